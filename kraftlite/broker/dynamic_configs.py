@@ -65,6 +65,10 @@ class DynamicConfigs:
             self._tracer.emit(DynamicConfigIgnored(resource=shown, reasons=tuple(wrong[name] for name in sorted(wrong))))
         return {name: text for name, text in values.items() if name not in wrong} if wrong else values
 
+    def topic_values(self, topic: str) -> Mapping[str, str]:
+        """The configs that the topic has of its own."""
+        return self._configs.get(ConfigResourceType.TOPIC, topic)
+
     def log_config_for(self, topic: str) -> LogConfig:
         """Raises ValueError for a value that no controller should have let pass."""
         own = self._configs.get(ConfigResourceType.TOPIC, topic)

@@ -15,7 +15,7 @@ from kraftlite.broker.metadata_cache import MetadataCache
 from kraftlite.log.config import LogConfig
 from kraftlite.metadata.delta import MetadataDelta
 from kraftlite.metadata.features import ELIGIBLE_LEADER_REPLICAS_VERSION, supports_directories
-from kraftlite.metadata.image import MetadataImage
+from kraftlite.metadata.image import ClientQuotasImage, MetadataImage
 from kraftlite.metadata.publisher import Manifest
 from kraftlite.metadata.topics_delta import TopicsDelta
 from kraftlite.model.errors import Fault
@@ -113,6 +113,8 @@ class BrokerMetadataPublisher:
         guard: Callable[[Callable[[], None]], None],
         coordinators: Sequence[FollowsReplicas] = (),
         on_broker_values: Callable[[Mapping[str, str]], None] = lambda _values: None,
+        on_topic_values: Callable[[str, Mapping[str, str]], None] = lambda _topic, _values: None,
+        on_quotas: Callable[[ClientQuotasImage], None] = lambda _quotas: None,
     ) -> None:
         self._ports = ports
         self._node_id = node_id
@@ -125,6 +127,8 @@ class BrokerMetadataPublisher:
         self._guard = guard
         self._coordinators = coordinators
         self._on_broker_values = on_broker_values
+        self._on_topic_values = on_topic_values
+        self._on_quotas = on_quotas
         # Not bounded here: what the metadata log says can neither be refused nor dropped.
         self._waiting: deque[_Update] = deque()
         self._task: TaskHandle | None = None
@@ -229,6 +233,7 @@ class BrokerMetadataPublisher:
         self._configs.set_image(image)
         if configs is not None or update.registrations:
             self._cordon(image)
+        self._on_quotas(image.client_quotas)
         if topics is not None and configs is not None:
             for topic in self._topics_of(configs):
                 self._replicas.announce_log_config(topic, self._configs.log_config_for(topic))
@@ -249,6 +254,9 @@ class BrokerMetadataPublisher:
         if any(self._configs.concerns_this_broker(kind, name) for kind, name in changed):
             self._replicas.update_broker_values(self._configs.broker_values())
             self._on_broker_values(self._configs.broker_values())
+        for kind, name in changed:
+            if kind == ConfigResourceType.TOPIC:
+                self._on_topic_values(name, self._configs.topic_values(name))
         for topic in self._topics_of(changed):
             self._replicas.update_log_config(topic, self._configs.log_config_for(topic))
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final, Protocol
 from uuid import UUID
 
@@ -16,6 +16,7 @@ from kraftlite.broker.log_dirs import LogDirs
 from kraftlite.broker.metadata_cache import MetadataCache
 from kraftlite.broker.producer_ids import ProducerIdManager
 from kraftlite.broker.publisher import BrokerMetadataPublisher
+from kraftlite.broker.quotas import BrokerQuotas
 from kraftlite.broker.transactions import Enrolling, MarkerWriting, Peers
 from kraftlite.broker.transactions import handlers as transaction_handlers
 from kraftlite.coordinator.config import GroupConfig
@@ -24,7 +25,7 @@ from kraftlite.coordinator.transactions.config import TransactionConfig
 from kraftlite.coordinator.transactions.coordinator import TransactionCoordinator
 from kraftlite.coordinator.transactions.markers_driver import MarkerSender
 from kraftlite.metadata.features import SUPPORTED_FEATURES, supports_cordoning
-from kraftlite.metadata.image import MetadataImage
+from kraftlite.metadata.image import ClientQuotasImage, MetadataImage
 from kraftlite.metadata.loader import MetadataLoader
 from kraftlite.model.cordoned import CORDONED_DIRS, cordoned_dirs
 from kraftlite.model.messages.introspection import ReplicaState
@@ -50,6 +51,8 @@ class BrokerListeners(Protocol):
     async def close_clients(self, grace_ms: int) -> None: ...
 
     def update_broker_values(self, values: Mapping[str, str]) -> None: ...
+
+    def update_ip_quotas(self, quota: Callable[[str], float | None]) -> None: ...
 
 
 class BrokerServer:
@@ -89,12 +92,12 @@ class BrokerServer:
         self.producer_ids = ProducerIdManager(ports, config.node_id, self.channel, self._broker_epoch)
         peers = Peers(config.node_id, config.cluster_id, replication.inter_broker_listener_name, self._image)
         transactions = TransactionConfig.from_values(config.values)
-        patience_ms = transactions.request_timeout_ms
-        self.marker_writing = MarkerWriting(ports, peers, self.replicas, self.groups, patience_ms)
+        self.marker_writing = MarkerWriting(ports, peers, self.replicas, self.groups, transactions.request_timeout_ms)
         sender = MarkerSender(ports, self.marker_writing, peers.image)
         self.transactions = TransactionCoordinator(ports, transactions, self.replicas, self.producer_ids, sender, peers.image)
-        self.enrolling = Enrolling(ports, peers, self.transactions, patience_ms)
+        self.enrolling = Enrolling(ports, peers, self.transactions, transactions.request_timeout_ms)
         self.replicas.enroller.gate = self.enrolling
+        self.quotas = BrokerQuotas(ports, config.values)
         self.publisher = BrokerMetadataPublisher(
             ports,
             config.node_id,
@@ -107,6 +110,8 @@ class BrokerServer:
             guard=lambda call: loader.guard(self.publisher, call),
             coordinators=(self.groups, self.transactions),
             on_broker_values=listeners.update_broker_values,
+            on_topic_values=self.replicas.throttles.update_topic,
+            on_quotas=self._on_quotas,
         )
         self.context = BrokerContext(
             node_id=config.node_id,
@@ -125,11 +130,11 @@ class BrokerServer:
             transactions=self.transactions,
             markers=self.marker_writing,
         )
-        self._serving = False
-        self._publishing = False
+        self._serving = self._publishing = False
 
     async def start(self) -> None:
         config = self._config
+        self.replicas.throttles.update_rates(config.values)
         previous_broker_epoch = self.log_dirs.read_markers()
         self.lifecycle.start(
             RegistrationFacts(
@@ -168,6 +173,7 @@ class BrokerServer:
             await self._listeners.close_clients(CLIENT_GRACE_MS if graceful else 0)
         self.assignments.close()
         self.publisher.close()
+        self.quotas.close()
         if self._publishing:
             await self.replicas.stop()
         if graceful:
@@ -188,6 +194,10 @@ class BrokerServer:
 
     def replica_states(self, topics: tuple[str, ...] | None) -> tuple[ReplicaState, ...]:
         return self.replicas.replica_states(topics)
+
+    def _on_quotas(self, quotas: ClientQuotasImage) -> None:
+        self.context.client_quotas = self.quotas.apply(quotas)
+        self._listeners.update_ip_quotas(self.quotas.ip_quota)
 
     def _on_log_dir_failed(self, directory_id: UUID, partitions: Sequence[TopicPartition]) -> None:
         """The replicas there stop at once; the controller moves their leaderships away when it hears of it (BL-16).

@@ -1,4 +1,4 @@
-"""quota describe|alter: client quotas, which are stored and not applied (KIP-546)."""
+"""quota describe|alter: client quotas, and who uses how much of them (KIP-546, QU-12)."""
 
 from __future__ import annotations
 
@@ -24,10 +24,31 @@ def _entity(user: str | None, client_id: str | None, ip: str | None) -> dict[str
 @_USER
 @_CLIENT
 @_IP
+@click.option("--usage", is_flag=True, help="Show instead what clients use of their quotas now, and who is throttled.")
+@click.option(
+    "--metrics",
+    "pages",
+    multiple=True,
+    metavar="HOST:PORT",
+    help="The Prometheus page of a broker, for --usage; without it those of the local cluster.",
+)
 @target_options
 @output_option
-def describe_command(user: str | None, client_id: str | None, ip: str | None, target: Target, output: str) -> None:
-    """All quotas, or those of an entity."""
+def describe_command(
+    user: str | None,
+    client_id: str | None,
+    ip: str | None,
+    usage: bool,
+    pages: tuple[str, ...],
+    target: Target,
+    output: str,
+) -> None:
+    """All quotas, or those of an entity; with --usage who is throttled now, and how far beyond the bound."""
+    if usage:
+        from kraftlite.cli.quota_usage import show_usage
+
+        show_usage(pages, user, client_id, output)
+        return
     entity = _entity(user, client_id, ip)
     asked = [(kind, 1 if name is None else 0, name) for kind, name in entity.items()]
     found = describe_quotas(target.cluster(), asked, strict=bool(entity))

@@ -92,7 +92,7 @@ async def _create_topics(
     answer: m.CreateTopicsResponse = await handler(replace(request, topics=tuple(allowed)))
     found = [_as_seen(result, rights) for result in answer.topics]
     found += [m.CreatableTopicResult(name=one.name, error=_DENIED_TOPIC, message=_DENIED_TEXT) for one in refused]
-    return m.CreateTopicsResponse(topics=tuple(found))
+    return replace(answer, topics=tuple(found))
 
 
 def _as_seen(result: m.CreatableTopicResult, rights: Rights) -> m.CreatableTopicResult:
@@ -128,7 +128,7 @@ async def _delete_topics(
             rights.topic(Operation.DELETE, name)  # for the audit
             refused.append(_undeleted(name, None))
     answer = await handler(replace(request, topics=tuple(allowed)))
-    return m.DeleteTopicsResponse(topics=(*answer.topics, *refused))
+    return replace(answer, topics=(*answer.topics, *refused))
 
 
 def _undeleted(name: str | None, topic_id: UUID | None) -> m.DeleteTopicResult:
@@ -141,7 +141,7 @@ async def _create_partitions(
     allowed, refused = rights.divided(Operation.ALTER, ResourceType.TOPIC, request.topics, lambda it: it.name)
     answer: m.CreatePartitionsResponse = await handler(replace(request, topics=tuple(allowed)))
     denied = [m.CreatePartitionsResult(name=one.name, error=_DENIED_TOPIC, message=_DENIED_TEXT) for one in refused]
-    return m.CreatePartitionsResponse(topics=(*answer.topics, *denied))
+    return replace(answer, topics=(*answer.topics, *denied))
 
 
 async def _alter_configs(

@@ -10,6 +10,7 @@ from kraftlite.model.ids import NodeId
 from kraftlite.model.limits import MAX_ELECTIONS_PER_RUN
 from kraftlite.model.messages.controller import FeatureRange, ListenerInfo
 from kraftlite.model.tuning import TokenTimes, Tuning
+from kraftlite.quotas.rates import QuotaWindows
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,6 +48,8 @@ class ControllerConfig:
     supported_features: tuple[FeatureRange, ...] = SUPPORTED_FEATURES
     request_timeout_ms: int = 30_000
     """The time that an operation may wait that names no timeout."""
+    mutation_windows: QuotaWindows = field(default_factory=QuotaWindows)
+    """`controller.quota.window.*`."""
     heartbeat_timeout_ms: int = 4_500
     """The time that a heartbeat may wait in the queue: half a session."""
     has_authorizer: bool = False

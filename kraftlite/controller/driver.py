@@ -15,6 +15,7 @@ from kraftlite.controller.config import ControllerConfig
 from kraftlite.controller.core import ControllerCore
 from kraftlite.controller.events import Operation, R
 from kraftlite.controller.metrics import ControllerMetrics
+from kraftlite.controller.mutation_quotas import MutationQuota, MutationQuotas
 from kraftlite.controller.policies import Verdicts
 from kraftlite.controller.registration import ControllerRegistrar
 from kraftlite.controller.results import ControllerResult
@@ -71,6 +72,7 @@ class ControllerDriver:
         self.core = ControllerCore(config, raft, bootstrap, ports.entropy, ports.tracer)
         self.core.metrics.clock_us = ports.clock.now_us
         self.core.metrics.wall_ms = ports.clock.wall_ms
+        self.mutations = MutationQuotas(config.mutation_windows, self.core.state.quotas.quotas)
         self._timer: TimerHandle | None = None
         self._timer_due_ms: int | None = None
         self._stopped = False
@@ -304,19 +306,31 @@ class ControllerDriver:
         if not request.topics:
             return m.CreateTopicsResponse(topics=())
         topics = self.core.state.topics
-        return await self._judged("create_topics", lambda verdicts: topics.create(request, verdicts), request.timeout_ms)
+        return await self._judged(
+            "create_topics", lambda verdicts: topics.create(request, verdicts, self._quota_of(request)), request.timeout_ms
+        )
 
     async def _delete_topics(self, request: m.DeleteTopicsRequest) -> m.DeleteTopicsResponse:
         if not request.topics:
             return m.DeleteTopicsResponse(topics=())
         topics = self.core.state.topics
-        return await self._submit("delete_topics", lambda _now: topics.delete(request), request.timeout_ms)
+        return await self._submit(
+            "delete_topics", lambda _now: topics.delete(request, self._quota_of(request)), request.timeout_ms
+        )
 
     async def _create_partitions(self, request: m.CreatePartitionsRequest) -> m.CreatePartitionsResponse:
         if not request.topics:
             return m.CreatePartitionsResponse(topics=())
         topics = self.core.state.topics
-        return await self._submit("create_partitions", lambda _now: topics.create_partitions(request), request.timeout_ms)
+        return await self._submit(
+            "create_partitions", lambda _now: topics.create_partitions(request, self._quota_of(request)), request.timeout_ms
+        )
+
+    def _quota_of(
+        self, request: m.CreateTopicsRequest | m.DeleteTopicsRequest | m.CreatePartitionsRequest
+    ) -> MutationQuota | None:
+        """The quota at the time at which the request is decided."""
+        return self.mutations.quota_for(request.quota, self._ports.clock.now_ms())
 
     async def _incremental_alter_configs(self, request: m.IncrementalAlterConfigsRequest) -> m.AlterConfigsResponse:
         if not request.resources:

@@ -1,4 +1,4 @@
-"""Client quotas: stored and described, not applied. Source: KIP-546, KIP-612; CM-61.
+"""Client quotas as records, checked when they are set. Source: KIP-546, KIP-612; CM-61.
 
 Departs: an ip entity must be an address; Kafka also takes host names, which it resolves.
 """

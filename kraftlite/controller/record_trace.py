@@ -7,7 +7,6 @@ from typing import Final
 from kraftlite.controller.describe import describe, record_name
 from kraftlite.controller.state import ControllerState
 from kraftlite.metadata.records import (
-    ClientQuotaRecord,
     ConfigRecord,
     MetadataRecord,
     NoOpRecord,
@@ -28,9 +27,6 @@ TRACED_RECORDS: Final = 32
 
 def setting_not_applied(record: MetadataRecord) -> SettingNotApplied | None:
     """Return the event that tells an operator of a limit that was just stored: nothing enforces it (docs/DIFFERENCES.md)."""
-    if isinstance(record, ClientQuotaRecord) and record.value is not None:
-        entity = ", ".join(f"{part.type} {part.name or '<default>'}" for part in record.entity)
-        return SettingNotApplied(setting=f"{record.key}={record.value}", resource=entity, reason="quotas are not applied")
     if not isinstance(record, ConfigRecord) or record.value is None:
         return None
     reason = None

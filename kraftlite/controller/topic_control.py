@@ -11,6 +11,7 @@ from kraftlite.controller.cluster_control import ClusterControl, invalid_assignm
 from kraftlite.controller.config import ControllerConfig
 from kraftlite.controller.config_control import ConfigControl
 from kraftlite.controller.feature_control import FeatureControl
+from kraftlite.controller.mutation_quotas import MutationQuota
 from kraftlite.controller.placement import StripedPlacer
 from kraftlite.controller.policies import Verdicts, pending
 from kraftlite.controller.results import BoundedRecords, ControllerResult
@@ -68,10 +69,10 @@ class TopicControl:
     # --- create topics
 
     def create(
-        self, request: CreateTopicsRequest, verdicts: Verdicts | None = None
+        self, request: CreateTopicsRequest, verdicts: Verdicts | None = None, quota: MutationQuota | None = None
     ) -> Steps[ControllerResult[CreateTopicsResponse]]:
         """Each topic by itself. Raises ApiError(POLICY_VIOLATION) when all together are too much (CE-18). `verdicts`: of the
-        policies, where there are some."""
+        policies, where there are some. `quota`: of the client that asks; what is only validated costs nothing."""
         records = BoundedRecords()
         results: list[CreatableTopicResult] = []
         count = Counter(topic.name for topic in request.topics)
@@ -82,14 +83,18 @@ class TopicControl:
             try:
                 self._check_new_name(topic.name, count, unified)
                 found, result = yield from self._create_one(topic, defaults, verdicts)
+                if quota is not None and not request.validate_only:
+                    quota.charge(result.num_partitions)
             except ApiError as error:
                 results.append(CreatableTopicResult(name=topic.name, error=error.code, message=error.message))
                 continue
             records.extend(found)
             unified[unify_collision_characters(topic.name)] = topic.name
             results.append(result)
-        outcome = ControllerResult(records=list(records), response=CreateTopicsResponse(topics=tuple(results)), atomic=True)
-        return outcome.without_records() if request.validate_only or pending(verdicts) else outcome
+        dry = request.validate_only or pending(verdicts)
+        response = CreateTopicsResponse(topics=tuple(results), throttle_ms=0 if dry or quota is None else quota.settle())
+        outcome = ControllerResult(records=list(records), response=response, atomic=True)
+        return outcome.without_records() if dry else outcome
 
     def _check_new_name(self, name: str, count: Counter[str], unified: dict[str, str]) -> None:
         if count[name] > 1:
@@ -217,7 +222,9 @@ class TopicControl:
 
     # --- add partitions
 
-    def create_partitions(self, request: CreatePartitionsRequest) -> Steps[ControllerResult[CreatePartitionsResponse]]:
+    def create_partitions(
+        self, request: CreatePartitionsRequest, quota: MutationQuota | None = None
+    ) -> Steps[ControllerResult[CreatePartitionsResponse]]:
         records = BoundedRecords()
         results = []
         count = Counter(topic.name for topic in request.topics)
@@ -227,12 +234,16 @@ class TopicControl:
                 if count[topic.name] > 1:
                     raise ApiError(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
                 found = yield from self._more_partitions(topic)
+                if quota is not None and not request.validate_only:
+                    quota.charge(len(found))
             except ApiError as error:
                 results.append(CreatePartitionsResult(name=topic.name, error=error.code, message=error.message))
                 continue
             records.extend(found)
             results.append(CreatePartitionsResult(name=topic.name, error=ErrorCode.NONE, message=None))
-        outcome = ControllerResult(records=list(records), response=CreatePartitionsResponse(topics=tuple(results)), atomic=True)
+        throttle_ms = 0 if quota is None or request.validate_only else quota.settle()
+        response = CreatePartitionsResponse(topics=tuple(results), throttle_ms=throttle_ms)
+        outcome = ControllerResult(records=list(records), response=response, atomic=True)
         return outcome.without_records() if request.validate_only else outcome
 
     def _more_partitions(self, topic: CreatePartitionsTopic) -> Steps[list[MetadataRecord]]:
@@ -275,7 +286,9 @@ class TopicControl:
 
     # --- delete topics
 
-    def delete(self, request: DeleteTopicsRequest) -> Steps[ControllerResult[DeleteTopicsResponse]]:
+    def delete(
+        self, request: DeleteTopicsRequest, quota: MutationQuota | None = None
+    ) -> Steps[ControllerResult[DeleteTopicsResponse]]:
         if not self._config.delete_topic_enable:
             raise ApiError(ErrorCode.TOPIC_DELETION_DISABLED, "Topic deletion is disabled (delete.topic.enable=false).")
         records = BoundedRecords()
@@ -295,10 +308,21 @@ class TopicControl:
             elif ids[found] > 1:
                 error = ApiError(ErrorCode.INVALID_REQUEST, "Duplicate topic name or id.")
             else:
-                error = None
-                records.append(RemoveTopicRecord(topic_id=found))
+                error = self._charge(quota, found)
+                if error is None:
+                    records.append(RemoveTopicRecord(topic_id=found))
             results.append(self._deleted(selector, found if isinstance(found, UUID) else None, error))
-        return ControllerResult(records=list(records), response=DeleteTopicsResponse(topics=tuple(results)), atomic=True)
+        response = DeleteTopicsResponse(topics=tuple(results), throttle_ms=0 if quota is None else quota.settle())
+        return ControllerResult(records=list(records), response=response, atomic=True)
+
+    def _charge(self, quota: MutationQuota | None, topic_id: UUID) -> ApiError | None:
+        """Charge a topic that is to be deleted; returns why it cannot be."""
+        if quota is not None:
+            try:
+                quota.charge(len(self._state.topics[topic_id].partitions))
+            except ApiError as error:
+                return error
+        return None
 
     def _resolve(self, selector: TopicSelector) -> UUID | ApiError:
         if selector.name is not None and selector.topic_id is not None:

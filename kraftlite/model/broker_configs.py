@@ -167,6 +167,8 @@ _BROKER: tuple[_Row, ...] = (
     ("replica.socket.timeout.ms", _I, "30000", _POSITIVE, _RO, "How long a follower's fetch may take."),
     ("replica.socket.receive.buffer.bytes", _I, "65536", at_least(-1), _RO, "Known; gRPC decides."),
     ("replica.selector.class", _S, None, None, _RO, "Chooses the replica that a consumer reads from."),
+    ("replication.quota.window.num", _I, "11", _POSITIVE, _RO, "Samples that a replication throttle looks at."),
+    ("replication.quota.window.size.seconds", _I, "1", _POSITIVE, _RO, "Length of a replication throttle's sample."),
     ("leader.replication.throttled.rate", _L, _NEVER, _NATURAL, _ONE, "Bytes a second sent to throttled followers."),
     ("follower.replication.throttled.rate", _L, _NEVER, _NATURAL, _ONE, "Bytes a second fetched for throttled replicas."),
     (

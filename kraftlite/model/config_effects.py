@@ -104,17 +104,15 @@ _REFUSED: Final[tuple[tuple[str, str, str], ...]] = (
     ),
     (
         "Quotas",
-        "quotas are not applied, no answer is ever throttled; remove it",
-        """
-        client.quota.callback.class quota.window.num quota.window.size.seconds controller.quota.window.num
-        controller.quota.window.size.seconds replication.quota.window.num=11 replication.quota.window.size.seconds=1
-        alter.log.dirs.replication.quota.window.num=11 alter.log.dirs.replication.quota.window.size.seconds=1
-        """,
+        "quotas are set with kafka-configs, and Java classes cannot be loaded; remove it",
+        "client.quota.callback.class",
     ),
     (
-        "Limits of connections",
-        "this limit is not applied; remove it, and use max.connections and max.connections.per.ip, which are",
-        "max.connection.creation.rate",
+        "Quotas of moves between directories",
+        "such moves are not throttled; remove it",
+        """
+        alter.log.dirs.replication.quota.window.num=11 alter.log.dirs.replication.quota.window.size.seconds=1
+        """,
     ),
     (
         "Tiered storage",
@@ -157,12 +155,10 @@ _REFUSED: Final[tuple[tuple[str, str, str], ...]] = (
 )
 
 _STORED: Final = (
-    "Replication throttles",
-    "replication is not throttled; remove it (set through the admin API it is stored and not applied, as "
+    "Throttles of moves between directories",
+    "such moves are not throttled; remove it (set through the admin API it is stored and not applied, as "
     "kafka-reassign-partitions sets and clears it)",
-    """
-    leader.replication.throttled.rate follower.replication.throttled.rate replica.alter.log.dirs.io.max.bytes.per.second
-    """,
+    "replica.alter.log.dirs.io.max.bytes.per.second",
 )
 
 TLS_OF_LISTENERS: Final = "TLS"
@@ -389,6 +385,8 @@ EFFECTS: Final[Mapping[str, KeyEffect]] = _table()
 _PER_LISTENER: Final = ("ssl.", "sasl.", "connections.max.reauth.ms", "connection.failed.authentication.delay.ms")
 """Beginnings of the keys that may be set for one listener alone."""
 _BY_TITLE: Final = {effect.rule.title: effect.rule for effect in EFFECTS.values()}
+LISTENER_KEYS: Final = frozenset({"max.connections", "max.connection.creation.rate"})
+"""Keys that may be set for one listener, as `listener.name.<name>.<key>`."""
 _OF_LISTENERS: Final = Rule(
     Effect.REFUSED,
     "Limits of one listener",
@@ -417,6 +415,8 @@ def _listener_effect(name: str) -> KeyEffect | None:
     """A limit that holds for all listeners is not taken for one alone, unless it is in `_PER_LISTENER`. A mechanism may be
     named before a SASL key (`listener.name.x.plain.sasl.jaas.config`)."""
     rest = name.split(".")[3:]
+    if (key := ".".join(rest)) in LISTENER_KEYS:
+        return EFFECTS[key]
     for begin in range(len(rest)):
         key = ".".join(rest[begin:])
         found = effect_of(key)
@@ -428,8 +428,6 @@ def _listener_effect(name: str) -> KeyEffect | None:
 
 
 TOPIC_KEYS_WITHOUT_EFFECT: Final[Mapping[str, str]] = {
-    "leader.replication.throttled.replicas": "replication is not throttled",
-    "follower.replication.throttled.replicas": "replication is not throttled",
     "local.retention.ms": "there is no tiered storage, so all of a log is local",
     "local.retention.bytes": "there is no tiered storage, so all of a log is local",
     "remote.log.copy.disable": "there is no tiered storage",

@@ -177,6 +177,10 @@ class Node:
 
     # --- looking ------------------------------------------------------------------------------------------------------
 
+    @property
+    def ports(self) -> Ports:
+        return self._ports
+
     def status(self) -> NodeStatusResponse:
         leader = self.raft.leader_and_epoch()
         lifecycle = None if self.broker is None else self.broker.lifecycle

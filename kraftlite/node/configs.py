@@ -8,6 +8,7 @@ from kraftlite.controller.config import ControllerConfig
 from kraftlite.model.tuning import TokenTimes, Tuning
 from kraftlite.node.forming import controller_endpoints
 from kraftlite.node.storage import Layout
+from kraftlite.quotas.rates import QuotaWindows
 from kraftlite.raft.config import QuorumConfig, Voter, metadata_log_config
 from kraftlite.replication.config import ReplicationConfig
 
@@ -72,6 +73,9 @@ def controller_config(config: ServerConfig, layout: Layout, tuning: Tuning) -> C
         quorum_voters=tuple(voter.node_id for voter in config.quorum_voters),
         listeners=config.advertised_controller_listeners,
         request_timeout_ms=number("request.timeout.ms"),
+        mutation_windows=QuotaWindows(
+            number("controller.quota.window.num"), number("controller.quota.window.size.seconds") * 1_000
+        ),
         heartbeat_timeout_ms=session_ms // 2,
         has_authorizer=bool(config.get_text("authorizer.class.name")),
     )

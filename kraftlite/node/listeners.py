@@ -5,13 +5,15 @@ from __future__ import annotations
 import socket
 from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
+from kraftlite.config.listener_settings import key_for
 from kraftlite.config.server import ServerConfig
-from kraftlite.model.broker_configs import connection_overrides, value_of
+from kraftlite.model.broker_configs import BROKER_CONFIGS, connection_overrides, value_of
 from kraftlite.model.ids import Endpoint
 from kraftlite.model.messages.controller import ListenerInfo
 from kraftlite.node.authorization import for_nodes
+from kraftlite.quotas.rates import QuotaWindows
 from kraftlite.rpc.addresses import resolve
 from kraftlite.runtime.ports import Handlers, Ports, SharesPorts, TaskHandle
 from kraftlite.runtime.trace.node import ListenerOpened
@@ -24,9 +26,13 @@ if TYPE_CHECKING:
     from kraftlite.security.gate import Gate
     from kraftlite.tls.source import TlsSource
     from kraftlite.wire.apis import KafkaApis
+    from kraftlite.wire.doors import ConnectionRules, Doors
     from kraftlite.wire.listener import KafkaListener, ListenerConfig
     from kraftlite.wire.share import NodeShare
     from kraftlite.wire.shared_port import SharedPortListener
+
+_MOST: Final = "max.connections"
+_RATE: Final = "max.connection.creation.rate"
 
 
 def import_client_side() -> None:
@@ -70,6 +76,9 @@ class NodeListeners:
         self._reserved: dict[str, socket.socket] = {}
         self._warming: TaskHandle | None = None
         self._held = (False, False)
+        self._doors: Doors | None = None
+        """The limits of the connections of clients; None before the broker has listeners for them."""
+        self._ip_quota: Callable[[str], float | None] = lambda _address: None
         self._broker_values: Mapping[str, str] = {}
         """The values in force for the broker, since its first metadata; they are dynamic ones too."""
 
@@ -140,6 +149,7 @@ class NodeListeners:
             self._node_share(),
             self._reserved.pop(listener.name),
             tls=tls,
+            doors=self._new_doors(),
         )
         self._controllers.append(shared)
         bound = await shared.start()
@@ -176,12 +186,15 @@ class NodeListeners:
         from kraftlite.wire.listener import KafkaListener
 
         context.tls_problems = None if self.tls is None else self.tls.problems
-        share = self._node_share()
+        share, self._doors = self._node_share(), self._new_doors()
+        self._doors.ip_quota = self._ip_quota
         for listener in self._config.listeners:
             if not self._is_for_clients(listener):
                 continue
             apis, reserved = KafkaApis(context, listener.name), self._reserved.pop(listener.name, None)
-            client = KafkaListener(self._ports, self._client_config(listener), apis, share, reserved, self._tls_of(listener))
+            client = KafkaListener(
+                self._ports, self._client_config(listener), apis, share, reserved, self._tls_of(listener), self._doors
+            )
             client.hold(requests=self._held[0], responses=self._held[1])
             self._clients.append(client)
             client.listen()
@@ -213,13 +226,40 @@ class NodeListeners:
         self._broker_values = values
         if self.tls is not None:
             self.tls.update(values)
-        for client in self._clients:
-            client.limit_connections(*self._limits())
+        if self._doors is not None:
+            self._doors.update(self._rules())
 
-    def _limits(self) -> tuple[int, int, Mapping[str, int]]:
+    def update_ip_quotas(self, quota: Callable[[str], float | None]) -> None:
+        """Take over how many connections a second an address may make (KIP-612)."""
+        self._ip_quota = quota
+        if self._doors is not None:
+            self._doors.ip_quota = quota
+
+    def _new_doors(self) -> Doors:
+        from kraftlite.wire.doors import Doors
+
+        number = self._config.get_int
+        windows = QuotaWindows(number("quota.window.num"), number("quota.window.size.seconds") * 1_000)
+        return Doors(self._ports.clock, self._rules(), windows)
+
+    def _rules(self) -> ConnectionRules:
+        from kraftlite.wire.doors import ConnectionRules
+
         values = {**self._config.values, **self._broker_values}
-        overrides = connection_overrides(value_of(values, "max.connections.per.ip.overrides")) or {}
-        return value_of(values, "max.connections"), value_of(values, "max.connections.per.ip"), overrides
+
+        def single(key: str) -> dict[str, int]:
+            """The limits of single listeners."""
+            named = ((listener.name, values.get(key_for(listener.name, key))) for listener in self._config.listeners)
+            return {name: int(BROKER_CONFIGS[key].parse(text)) for name, text in named if text is not None}
+
+        return ConnectionRules(
+            most=value_of(values, _MOST),
+            most_per_ip=value_of(values, "max.connections.per.ip"),
+            overrides=connection_overrides(value_of(values, "max.connections.per.ip.overrides")) or {},
+            rate=value_of(values, _RATE),
+            most_of=single(_MOST),
+            rate_of=single(_RATE),
+        )
 
     def handshakes(self) -> tuple[int, int, int]:
         """Count the handshakes of TLS of all listeners: under way, done, and refused."""
@@ -249,16 +289,12 @@ class NodeListeners:
 
         from kraftlite.wire.listener import ListenerConfig
 
-        most, per_ip, overrides = self._limits()
         return ListenerConfig(
             name=listener.name,
             host=listener.host,
             port=listener.port,
             max_request_bytes=setting("socket.request.max.bytes"),
             max_idle_ms=setting("connections.max.idle.ms"),
-            max_connections=most,
-            max_connections_per_ip=per_ip,
-            max_connections_overrides=overrides,
             send_buffer_bytes=setting("socket.send.buffer.bytes"),
             receive_buffer_bytes=setting("socket.receive.buffer.bytes"),
             sasl=self._config.sasl.get(listener.name),

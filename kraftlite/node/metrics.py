@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from kraftlite.node.build import Node
 from kraftlite.node.partition_metrics import register_partitions
 from kraftlite.obs.metrics import Metrics
+from kraftlite.obs.quotas import register_mutations, register_quotas
 from kraftlite.obs.stock import register_controller
 
 if TYPE_CHECKING:
@@ -58,6 +59,10 @@ def register_gauges(metrics: Metrics, node: Node, most_partitions: int) -> None:
     _authentication_gauges(metrics, node)
     if node.listeners.tls is not None:
         _tls_gauges(metrics, node)
+    if node.broker is not None:
+        register_quotas(metrics, node.broker.quotas.clients, node.ports.clock.now_ms)
+    if controller is not None:
+        register_mutations(metrics, controller.mutations)
 
 
 def _tls_gauges(metrics: Metrics, node: Node) -> None:

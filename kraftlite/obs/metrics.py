@@ -74,6 +74,15 @@ class _Family:
     counter: bool
 
 
+@dataclass(frozen=True, slots=True)
+class _Table:
+    name: str
+    doc: str
+    labels: tuple[str, ...]
+    read: Callable[[], Iterable[tuple[tuple[str, ...], float]]]
+    counter: bool
+
+
 class Metrics:
     """The metrics of one node. A sink of the tracer, and a collector: gauges are read on the loop when the page is asked for."""
 
@@ -82,6 +91,7 @@ class Metrics:
         self._summaries: list[_Summary] = []
         self._histograms: list[_Histogram] = []
         self._families: list[_Family] = []
+        self._tables: list[_Table] = []
         self._events: dict[str, int] = {}
         self._labels = tuple((constant_labels or {}).items())
         self.registry = CollectorRegistry(auto_describe=False)
@@ -125,6 +135,18 @@ class Metrics:
         """Samples that come and go: `read` returns the texts of `labels` and the value of each. Who registers them bounds their
         number. An empty text is no label at all."""
         self._families.append(_Family(name, doc, labels, read, counter))
+
+    def table(
+        self,
+        name: str,
+        doc: str,
+        labels: tuple[str, ...],
+        read: Callable[[], Iterable[tuple[tuple[str, ...], float]]],
+        *,
+        counter: bool = False,
+    ) -> None:
+        """Samples that come and go, with several labels; `read` bounds how many there are, for clients choose their texts."""
+        self._tables.append(_Table(name, doc, labels, read, counter))
 
     def __call__(self, wall_ms: int, event: TraceEvent, facts: dict[str, object]) -> None:
         self._events[event.event] = self._events.get(event.event, 0) + 1
@@ -175,6 +197,13 @@ class Metrics:
                 labels = {label: text for label, text in zip(family.labels, chosen, strict=True) if text}
                 made.add_sample(name, {**constant, **labels}, number)
             yield made
+        for table in self._tables:
+            rows = (CounterMetricFamily if table.counter else GaugeMetricFamily)(
+                table.name, table.doc, labels=[*names, *table.labels]
+            )
+            for own, number in table.read():
+                rows.add_metric([*texts, *own], number)
+            yield rows
 
     def render(self) -> bytes:
         return generate_latest(self.registry)

@@ -47,6 +47,7 @@ _TIMES: Final = ("timedelta_i32", "timedelta_i64")
 _ERROR_TEXT: Final = "error text"
 """The type, in `_layout`, of a string that explains an error; other strings are written as they are."""
 _MOMENT: Final = "datetime_i64"
+_FIXED_SIZES: Final = {"int8": 1, "bool": 1, "int16": 2, "error_code": 2, "int32": 4, "int64": 8, _MOMENT: 8, "timedelta_i64": 8}
 _EPOCH: Final = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 
 _request_schema: Final = cache(load_request_schema)
@@ -119,6 +120,20 @@ def refused_response(api_key: int, version: int, code: ErrorCode = ErrorCode.UNK
     buffer = io.BytesIO()
     entity_writer(schema)(buffer, schema(**found))
     return buffer.getvalue()
+
+
+@cache
+def throttle_place(api_key: int, version: int) -> int | None:
+    """Return how many bytes of a response's body come before its throttle time. None: it has none, or has lists before it."""
+    place = 0
+    for field in fields(cast(Any, _response_schema(api_key, version))):
+        if field.name == "throttle_time":
+            return place
+        size = _FIXED_SIZES.get(field.metadata["kafka_type"])
+        if size is None:
+            return None
+        place += size
+    return None
 
 
 def entries_in(values: Any, limit: int) -> int:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Final
 
 from kraftlite.model.broker_configs import value_of
 from kraftlite.model.ids import NodeId
 from kraftlite.model.limits import MIB
+from kraftlite.quotas.rates import QuotaWindows
 
 RACK_AWARE_SELECTOR: Final = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
 """The one value of `replica.selector.class` that has a meaning here: send consumers to a replica in their rack (RP-41)."""
@@ -42,6 +43,8 @@ class ReplicationConfig:
     enrol_backoff_ms: int = 20
     enrol_retry_max_ms: int = 100
     transaction_max_timeout_ms: int = 900_000
+    throttle_windows: QuotaWindows = field(default_factory=QuotaWindows)
+    """`replication.quota.window.*`."""
 
     @property
     def rack_aware(self) -> bool:
@@ -74,4 +77,7 @@ class ReplicationConfig:
             enrol_backoff_ms=typed("add.partitions.to.txn.retry.backoff.ms"),
             enrol_retry_max_ms=typed("add.partitions.to.txn.retry.backoff.max.ms"),
             transaction_max_timeout_ms=typed("transaction.max.timeout.ms"),
+            throttle_windows=QuotaWindows(
+                typed("replication.quota.window.num"), typed("replication.quota.window.size.seconds") * 1_000
+            ),
         )

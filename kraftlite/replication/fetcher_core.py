@@ -34,6 +34,7 @@ from kraftlite.replication.follower_state import (
     truncate_to_divergence,
 )
 from kraftlite.replication.partition import Partition
+from kraftlite.replication.throttle import ReplicationThrottle
 from kraftlite.runtime.ports import Tracer
 from kraftlite.runtime.trace.partition import Diverged, FetchFailed, FetchPaused, OffsetReset
 
@@ -54,6 +55,7 @@ class Followed:
         "key",
         "last_asked",
         "leader_epoch",
+        "leader_hw",
         "needs_offsets",
         "partition",
         "paused_until_ms",
@@ -69,6 +71,14 @@ class Followed:
         self.first_asked: int | None = None
         self.last_asked = -1
         self.needs_offsets = False
+        self.leader_hw: int | None = None
+        """The leader's high watermark as it said last; None: it has said nothing yet."""
+
+    @property
+    def in_sync(self) -> bool:
+        """True when the replica has everything below the leader's high watermark, as far as is known here."""
+        log = self.partition.log
+        return log is not None and self.leader_hw is not None and log.leo >= self.leader_hw
 
     @property
     def current(self) -> bool:
@@ -91,6 +101,7 @@ class FetcherCore:
         leader_id: NodeId,
         tracer: Tracer,
         on_io_error: Callable[[OSError, TopicPartition], None],
+        throttle: ReplicationThrottle,
         probed: int = Tuning().partitions_per_step,
     ) -> None:
         """`probed`: the number of partitions that are asked for while the leader does not answer."""
@@ -99,6 +110,7 @@ class FetcherCore:
         self._config = config
         self._tracer = tracer
         self._on_io_error = on_io_error
+        self._throttle = throttle
         self._followed: dict[Key, Followed] = {}
         self._paused: dict[Key, Followed] = {}
         self._next_due_ms: int | None = None
@@ -184,6 +196,8 @@ class FetcherCore:
     def request(self, replica_epoch: int, now_ms: int) -> ReplicaFetchRequest | None:
         """The next request; None when no partition is to be fetched now."""
         self._resume_due(now_ms)
+        if self._throttle.exceeded():
+            self._hold_back(now_ms)
         if len(self._paused) == len(self._followed):
             return None
         if self._session_epoch == 0:
@@ -219,6 +233,15 @@ class FetcherCore:
         )
         self._session_epoch = 1 if self._session_epoch == MAX_INT32 else self._session_epoch + 1
         return request
+
+    def _hold_back(self, now_ms: int) -> None:
+        """Leave out for a while what is throttled and not in sync (KIP-73)."""
+        for key, followed in self._followed.items():
+            if followed.paused_until_ms is None and not followed.in_sync and self._throttle.lists(followed.partition.tp):
+                self._pause_until(followed, now_ms + self._config.fetch_backoff_ms)
+                self._paused[key] = followed
+                self._changed.pop(key, None)
+                self._leave_session(key)
 
     def _ask(self, followed: Followed) -> ReplicaFetchPartition | None:
         log = followed.partition.log
@@ -298,7 +321,10 @@ class FetcherCore:
             return
         if result.diverging_epoch is not None:
             self._diverged(followed, result.diverging_epoch)
-        elif append_fetched(partition, data, result.high_watermark, result.log_start_offset, wall_ms):
+            return
+        followed.leader_hw = result.high_watermark
+        self._throttle.record(partition.tp, len(data))
+        if append_fetched(partition, data, result.high_watermark, result.log_start_offset, wall_ms):
             self._changed[followed.key] = followed
 
     def _diverged(self, followed: Followed, end: EpochEndOffset) -> None:

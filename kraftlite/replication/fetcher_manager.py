@@ -14,6 +14,7 @@ from kraftlite.replication.config import ReplicationConfig
 from kraftlite.replication.fetcher_core import FetcherCore
 from kraftlite.replication.fetcher_driver import FetcherDriver
 from kraftlite.replication.partition import Partition
+from kraftlite.replication.throttle import ReplicationThrottle
 from kraftlite.runtime.ports import Ports, TaskHandle
 
 
@@ -28,12 +29,14 @@ class FetcherManager:
         endpoint: Callable[[NodeId], Endpoint | None],
         broker_epoch: Callable[[], int | None],
         on_io_error: Callable[[OSError, TopicPartition], None],
+        throttle: ReplicationThrottle,
     ) -> None:
         self._ports = ports
         self._config = config
         self._endpoint = endpoint
         self._broker_epoch = broker_epoch
         self._on_io_error = on_io_error
+        self._throttle = throttle
         self._drivers: dict[tuple[NodeId, int], tuple[FetcherDriver, TaskHandle]] = {}
         self._assigned: dict[TopicPartition, tuple[NodeId, int]] = {}
         self._gathers: int | None = None
@@ -50,7 +53,7 @@ class FetcherManager:
         found = self._drivers.get(key)
         if found is None:
             probed = self._ports.tuning.partitions_per_step
-            core = FetcherCore(self._config, leader_id, self._ports.tracer, self._on_io_error, probed)
+            core = FetcherCore(self._config, leader_id, self._ports.tracer, self._on_io_error, self._throttle, probed)
             core.add(partition, leader_epoch)
             if self._gathers:
                 core.gather(self._gathers)

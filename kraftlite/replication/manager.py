@@ -47,6 +47,7 @@ from kraftlite.replication.produce import ProducePath
 from kraftlite.replication.purgatory import Deadlines
 from kraftlite.replication.service import ReplicaService
 from kraftlite.replication.table import PartitionTable
+from kraftlite.replication.throttle import ReplicationThrottles
 from kraftlite.replication.traffic import Traffic
 from kraftlite.runtime.ports import Handlers, Ports, TaskHandle
 
@@ -115,9 +116,15 @@ class ReplicaManager:
         )
         self._consume = ConsumePath(table, self._deadlines, self.handle_io_error, rack_aware=config.rack_aware)
         self._delete_records = DeleteRecordsPath(table, self._deadlines, logs, self.handle_io_error)
-        self._service = ReplicaService(ports, config.cluster_id, table, self.handle_io_error)
+        self.throttles = ReplicationThrottles(config.broker_id, config.throttle_windows, ports.clock.now_ms)
+        self._service = ReplicaService(ports, config.cluster_id, table, self.handle_io_error, self.throttles.leader)
         self._fetchers = FetcherManager(
-            ports, config, endpoint=table.endpoint, broker_epoch=broker_epoch, on_io_error=self.handle_io_error
+            ports,
+            config,
+            endpoint=table.endpoint,
+            broker_epoch=broker_epoch,
+            on_io_error=self.handle_io_error,
+            throttle=self.throttles.follower,
         )
         self._tasks: list[TaskHandle] = []
         self._failed_directories = 0
@@ -310,6 +317,7 @@ class ReplicaManager:
     def update_broker_values(self, values: Mapping[str, str]) -> None:
         """Take over what may change while the broker runs, of the values in force for it (CM-49)."""
         self.enroller.update_broker_values(values)
+        self.throttles.update_rates(values)
 
     def _guarded(self, partition: Partition, action: Callable[[], object]) -> None:
         try:

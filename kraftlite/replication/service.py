@@ -22,6 +22,7 @@ from kraftlite.model.messages.replica import (
 from kraftlite.model.topic_partition import TopicPartition
 from kraftlite.replication.sessions import FetchServer, FollowerSession, Key, SessionTable
 from kraftlite.replication.table import PartitionTable
+from kraftlite.replication.throttle import ReplicationThrottle
 from kraftlite.runtime.ports import Handlers, Ports, route
 
 
@@ -32,13 +33,18 @@ class ReplicaService:
     """
 
     def __init__(
-        self, ports: Ports, cluster_id: str, table: PartitionTable, on_io_error: Callable[[OSError, TopicPartition], None]
+        self,
+        ports: Ports,
+        cluster_id: str,
+        table: PartitionTable,
+        on_io_error: Callable[[OSError, TopicPartition], None],
+        throttle: ReplicationThrottle,
     ) -> None:
         self._clock = ports.clock
         self._cluster_id = cluster_id
         self._table = table
         self.sessions = SessionTable(ports.entropy, ports.tracer, ports.tuning)
-        self._server = FetchServer(table, on_io_error)
+        self._server = FetchServer(table, on_io_error, throttle)
         table.on_added = self.sessions.partition_added
 
     def handlers(self) -> Handlers:
@@ -59,6 +65,7 @@ class ReplicaService:
         if waits and not urgent and _size(records) < request.min_bytes:
             held = {(it.topic_id, it.partition): it for it in results if not it.records_length}
             results, records = await self._wait(session, request, held, now_ms + request.max_wait_ms)
+        self._server.sent(session, results)
         return ReplicaFetchResponse(
             error=ErrorCode.NONE, session_id=session.session_id, partitions=tuple(results), payload=b"".join(records)
         )

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final
 from uuid import UUID
 
@@ -20,6 +20,7 @@ from kraftlite.model.tuning import Tuning
 from kraftlite.replication.consume import find_divergence
 from kraftlite.replication.partition import Partition
 from kraftlite.replication.table import PartitionTable
+from kraftlite.replication.throttle import ReplicationThrottle
 from kraftlite.runtime.ports import Tracer
 from kraftlite.runtime.trace.partition import SessionOpened
 
@@ -226,9 +227,31 @@ class SessionTable:
 class FetchServer:
     """Takes a follower's request in and collects what there is to say. Synchronous; `service` does the waiting."""
 
-    def __init__(self, table: PartitionTable, on_io_error: Callable[[OSError, TopicPartition], None]) -> None:
+    def __init__(
+        self,
+        table: PartitionTable,
+        on_io_error: Callable[[OSError, TopicPartition], None],
+        throttle: ReplicationThrottle,
+    ) -> None:
         self._table = table
         self._on_io_error = on_io_error
+        self._throttle = throttle
+
+    def sent(self, session: FollowerSession, results: Sequence[ReplicaFetchResult]) -> None:
+        """Count what an answer carries of the partitions that are throttled."""
+        if self._throttle.bound is None:
+            return
+        for result in results:
+            entry = session.entries.get((result.topic_id, result.partition)) if result.records_length else None
+            if entry is not None and entry.partition is not None:
+                self._throttle.record(entry.partition.tp, result.records_length)
+
+    def _held_back(self, session: FollowerSession, partition: Partition) -> bool:
+        """Return whether this follower gets no records of this partition now. One that is in sync always does."""
+        leader = partition.leader
+        if leader is None or session.replica_id in leader.isr.committed or not self._throttle.lists(partition.tp):
+            return False
+        return self._throttle.exceeded()
 
     def take(self, session: FollowerSession, request: ReplicaFetchRequest, now_ms: int) -> None:
         """Learn the follower's progress: from partitions that it names, and from those that it leaves where they were."""
@@ -327,7 +350,8 @@ class FetchServer:
         """Read what there is to say of one partition, and whether there is more; None: nothing new (or no room left)."""
         if entry.unconfirmed:
             self._confirm(session, entry)
-        log = self._checked(session, entry).online_log()
+        checked = self._checked(session, entry)
+        log = checked.online_log()
         offset, leo = entry.fetch_offset, log.leo
         diverging = find_divergence(log, offset, entry.last_fetched_epoch)
         if diverging is not None:
@@ -337,7 +361,10 @@ class FetchServer:
             return result, b"", False
         hw, log_start = log.hw, log.log_start_offset
         records, more = b"", offset < leo
-        if more:
+        if more and self._throttle.bound is not None and self._held_back(session, checked):
+            if hw == entry.sent_hw:
+                return None, b"", False
+        elif more:
             if max_bytes > 0 or min_one:
                 found = log.find(offset, max_bytes, up_to=leo, min_one=min_one)
                 if found is not None:

@@ -12,6 +12,7 @@ from typing import Final, NamedTuple
 from kraftlite.model.messages.controller import FeatureRange
 from kraftlite.protocol.primitives import (
     INT16,
+    INT32,
     NO_TAGS,
     array_length,
     guarded,
@@ -63,6 +64,7 @@ def encode_api_versions(
     supported: Sequence[FeatureRange] = (),
     finalized: Mapping[str, int] | None = None,
     finalized_epoch: int = -1,
+    throttle_ms: int = 0,
 ) -> bytes:
     """A whole response frame. Its header is always v0: the client does not know yet what the broker speaks (CP-03).
 
@@ -75,7 +77,7 @@ def encode_api_versions(
         if flexible:
             parts.append(NO_TAGS)
     if version >= 1:
-        parts.append(b"\x00\x00\x00\x00")  # throttle time
+        parts.append(INT32.pack(throttle_ms))
     if flexible:
         parts.append(_feature_tags(version, supported, finalized, finalized_epoch))
     body = b"".join(parts)

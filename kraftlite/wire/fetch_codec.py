@@ -219,12 +219,13 @@ def encode_fetch(
     error: int = 0,
     session_id: int = 0,
     nodes: Iterable[Node] = (),
+    throttle_ms: int = 0,
 ) -> list[bytes | memoryview | StoredRecords]:
     """A whole response frame as parts to be sent one behind the other; records that are large, or still in their file, are passed
     on as they are."""
     flexible = version >= FETCH_FLEXIBLE
     parts: list[bytes | memoryview | StoredRecords] = []
-    small = bytearray(b"\x00\x00\x00\x00")  # throttle time
+    small = bytearray(INT32.pack(throttle_ms))
     if version >= FETCH_SESSIONS:
         small += struct.pack(">hi", error, session_id)
     small += array_length(len(topics), flexible)

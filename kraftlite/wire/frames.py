@@ -17,11 +17,12 @@ from typing import cast
 from kraftlite.log.stored import RecordsGone
 from kraftlite.model.principal import ANONYMOUS, Principal
 from kraftlite.protocol.errors import ProtocolViolation
+from kraftlite.wire.bounds import LINGER_MS, MAX_TASKS, READY_HIGH_BYTES, RUN_NS, RUN_REQUESTS, SHRINK_AFTER_MS
 from kraftlite.wire.budgets import SMALL_BUFFER_BYTES, ReceiveBudget
 from kraftlite.wire.inbound import IDLE_BUFFER_BYTES, ReceiveBuffer
+from kraftlite.wire.muting import Mute
 from kraftlite.wire.outbound import PUMP_BYTES, SLICE_BYTES, TIGHT_SLICE_BYTES, Buffer, Outbound, Part, write_all
 from kraftlite.wire.slots import ConnectionLimits, ConnectionOwner, Owned, RequestHandler, ResponseSlot
-from kraftlite.wire.tuning import LINGER_MS, MAX_TASKS, READY_HIGH_BYTES, RUN_NS, RUN_REQUESTS, SHRINK_AFTER_MS
 
 __all__ = ["Buffer", "Connection", "ConnectionLimits", "ConnectionOwner", "Owned", "Part", "RequestHandler", "ResponseSlot"]
 
@@ -59,16 +60,13 @@ class Connection(asyncio.BufferedProtocol):
         self._held_bytes = 0  # of answers, as the node's budget knows it
         self._due: deque[Callable[[], None]] = deque()
         self._tasks: list[Owned] = []
-        self._corked = False
-        self._flush_scheduled = False
+        self._corked = self._flush_scheduled = False
         self._reading = True
-        self._writable = True
-        self._accepting = True
-        self._closing = False
-        self._ended = False
-        self._requests_held = False
-        self._responses_held = False
+        self._writable = self._accepting = True
+        self._closing = self._ended = False
+        self._requests_held = self._responses_held = False
         self._leased = False
+        self._mute = Mute()
         self._waits_for_memory = False
         self._reason: str | None = None
         self.peer_host = ""
@@ -140,6 +138,7 @@ class Connection(asyncio.BufferedProtocol):
         tasks, self._tasks = self._tasks, []
         for task in tasks:
             task.cancel()
+        self._mute.end()
         self._let_go()
         self._in.drop()
         self._receive_budget.gone(self)
@@ -230,11 +229,20 @@ class Connection(asyncio.BufferedProtocol):
     def admit(self, handle: RequestHandler[Connection], limits: ConnectionLimits) -> None:
         """Go on with this handler and these limits: the client has proved who it is."""
         self._handle, self._limits = handle, limits
-        budget = self._owner.share.receive
-        if budget is not self._receive_budget:
-            self._receive_budget.gone(self)
-            self._receive_budget = budget
-            budget.holds(self, self._in.capacity)
+        before, self._receive_budget = self._receive_budget, self._owner.share.receive
+        if before is not self._receive_budget:
+            before.gone(self)
+            self._receive_budget.holds(self, self._in.capacity)
+
+    def mute(self, delay_ms: int) -> None:
+        """Take no request for so long, and do not read; those in flight are still answered (KIP-219)."""
+        if not self.lost and self._mute.extend(self._owner, delay_ms, self.unmute):
+            self._pause_reading()
+
+    def unmute(self) -> None:
+        self._mute.end()
+        self.last_active_ms = self._owner.now_ms()
+        self._resume()
 
     def lease_frame(self) -> None:
         """Keep the frame of the request that is being handled: until `return_frame` its bytes stay as they are, and nothing
@@ -259,7 +267,7 @@ class Connection(asyncio.BufferedProtocol):
         quiet_ms = now_ms - self.last_active_ms
         if quiet_ms >= SHRINK_AFTER_MS and self._in.start == self._in.end:
             self._shrink_to(IDLE_BUFFER_BYTES)
-        if 0 <= max_idle_ms < quiet_ms and not self._waits_for_memory:
+        if 0 <= max_idle_ms < quiet_ms and not self._waits_for_memory and not self._mute.active:
             if not self._writable:
                 self.abandon(f"idle for more than {max_idle_ms} ms with answers that it does not read")
             elif not self._slots:
@@ -321,7 +329,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def _may_take(self) -> bool:
         """Return whether the next request may be taken: not while too much is unanswered or unwritten."""
-        if not self._accepting or self._leased or self._requests_held or self._out:
+        if not self._accepting or self._leased or self._requests_held or self._out or self._mute.active:
             return False
         if self._has_room():
             return True
@@ -353,7 +361,13 @@ class Connection(asyncio.BufferedProtocol):
         """Reads go on while there is room for bytes; whole frames may wait in the buffer."""
         if self._reading or not self._accepting or self.lost or self._requests_held or self._leased or self._ended:
             return
-        if self._transport is None or self._transport.is_closing() or self._in.full or self._waits_for_memory:
+        if (
+            self._transport is None
+            or self._transport.is_closing()
+            or self._in.full
+            or self._waits_for_memory
+            or self._mute.active
+        ):
             return
         if len(self._slots) > self._limits.max_in_flight // 2 or (self._in.has_frame() and not self._may_take()):
             return

@@ -182,7 +182,14 @@ def _legacy_partitions(view: memoryview, pos: int) -> tuple[list[ProducePartitio
     return found, pos
 
 
-def encode_produce(correlation_id: int, version: int, topics: Sequence[ProducedTopic], nodes: Iterable[Node] = ()) -> bytes:
+def encode_produce(
+    correlation_id: int,
+    version: int,
+    topics: Sequence[ProducedTopic],
+    nodes: Iterable[Node] = (),
+    *,
+    throttle_ms: int = 0,
+) -> bytes:
     """A whole response frame. `nodes` are the endpoints of the leaders that hints name (v10+)."""
     flexible = version >= PRODUCE_FLEXIBLE
     parts = [array_length(len(topics), flexible)]
@@ -198,7 +205,7 @@ def encode_produce(correlation_id: int, version: int, topics: Sequence[ProducedT
             _encode_partition(parts, partition, version, flexible)
         if flexible:
             parts.append(NO_TAGS)
-    parts.append(b"\x00\x00\x00\x00")  # throttle time
+    parts.append(INT32.pack(throttle_ms))
     if flexible:
         parts.append(node_endpoints_tag(nodes) if version >= PRODUCE_LEADER_HINTS else NO_TAGS)
     body = b"".join(parts)

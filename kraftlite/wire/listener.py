@@ -5,9 +5,8 @@ from __future__ import annotations
 import asyncio
 import resource
 import socket
-from collections import Counter
-from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from kraftlite.model.ids import Endpoint
@@ -17,6 +16,7 @@ from kraftlite.runtime.trace.tls import TlsHandshakeFailed
 from kraftlite.runtime.trace.wire import ConnectionClosed, ConnectionRefused, ListenerStarted, ListenerStopped
 from kraftlite.security.listener_sasl import ListenerSasl
 from kraftlite.wire.auth import SaslGate
+from kraftlite.wire.doors import ConnectionRules, Door, Doors
 from kraftlite.wire.frames import Connection, ConnectionLimits
 from kraftlite.wire.share import NodeShare
 from kraftlite.wire.sockets import bound_socket
@@ -43,10 +43,6 @@ class ListenerConfig:
     port: int
     max_request_bytes: int = 100 * MIB
     max_idle_ms: int = 600_000
-    max_connections: int = MAX_INT32
-    max_connections_per_ip: int = MAX_INT32
-    max_connections_overrides: Mapping[str, int] = field(default_factory=dict)
-    """The limits of single addresses, instead of `max_connections_per_ip`."""
     max_in_flight: int = MAX_IN_FLIGHT_PER_CONNECTION
     send_buffer_bytes: int = 102_400
     """The buffer of the kernel, for each connection; -1: as much as the system gives, which is megabytes for a client that
@@ -73,6 +69,7 @@ class KafkaListener:
         share: NodeShare | None = None,
         sock: socket.socket | None = None,
         tls: TlsSource | None = None,
+        doors: Doors | None = None,
     ) -> None:
         self._ports = ports
         self._config = config
@@ -84,7 +81,8 @@ class KafkaListener:
         self._listening = False
         self._server: asyncio.Server | None = None
         self._connections: dict[Connection, None] = {}
-        self._per_ip: Counter[str] = Counter()
+        doors = Doors(ports.clock, ConnectionRules()) if doors is None else doors
+        self._door = doors.door(config.name, config.backlog)
         self._sweep: TimerHandle | None = None
         self._drained: asyncio.Future[None] | None = None
         self._endpoint: Endpoint | None = None
@@ -111,6 +109,10 @@ class KafkaListener:
     def handshakes(self) -> Handshakes | None:
         """None: no connection has any."""
         return self._handshakes
+
+    @property
+    def door(self) -> Door:
+        return self._door
 
     @property
     def endpoint(self) -> Endpoint | None:
@@ -158,6 +160,7 @@ class KafkaListener:
             return
         server, self._server = self._server, None
         server.close()
+        self._door.close()
         if self._sweep is not None:
             self._sweep.cancel()
         if self._handshakes is not None:
@@ -187,6 +190,7 @@ class KafkaListener:
                 loop.remove_reader(sock)
             # Not before the connections that are being accepted: asyncio would leave their sockets open.
             loop.call_soon(server.close)
+        self._door.close()
         if self._sweep is not None:
             self._sweep.cancel()
         if self._handshakes is not None:
@@ -203,29 +207,23 @@ class KafkaListener:
         for connection in list(self._connections):
             connection.hold(requests=requests, responses=responses)
 
-    def limit_connections(self, most: int, per_ip: int, overrides: Mapping[str, int]) -> None:
-        """Take over limits for connections that are opened from now on (KIP-402)."""
-        self._config = replace(
-            self._config, max_connections=most, max_connections_per_ip=per_ip, max_connections_overrides=overrides
-        )
-
     # --- ConnectionOwner -----------------------------------------------------------------------------------------------
 
     def now_ms(self) -> int:
         return self._ports.clock.now_ms()
 
+    def call_later(self, delay_ms: int, callback: Callable[[], None]) -> TimerHandle:
+        return self._ports.clock.call_later(delay_ms, callback)
+
     def opened(self, connection: Connection) -> bool:
         self.accepted += 1
-        host = connection.peer_host
         self._connections[connection] = None
-        self._per_ip[host] += 1
-        refusal = None
-        if len(self._connections) > self._config.max_connections:
-            refusal = f"more than {self._config.max_connections} connections"
-        elif self._per_ip[host] > (most := self._most_of(host)):
-            refusal = f"more than {most} connections from {host}"
-        elif connection.file_number >= self._most_files:
-            refusal = f"file descriptor {connection.file_number}: those above {self._most_files} are for the node's own files"
+        if connection.file_number >= self._most_files:
+            refusal: str | None = (
+                f"file descriptor {connection.file_number}: those above {self._most_files} are for the node's own files"
+            )
+        else:
+            refusal = self._door.arrive(connection)
         if refusal is None and self._server is not None:
             if any(self._held):
                 connection.hold(requests=self._held[0], responses=self._held[1])
@@ -241,20 +239,13 @@ class KafkaListener:
             return
         if self._gate is not None:
             self._gate.closed(connection)
-        host = connection.peer_host
-        self._per_ip[host] -= 1
-        if self._per_ip[host] <= 0:
-            del self._per_ip[host]
+        self._door.gone(connection)
         if reason is not None:
             self._ports.tracer.emit(ConnectionClosed(listener=self._config.name, peer=_peer(connection), reason=reason))
         if not self._connections and self._drained is not None and not self._drained.done():
             self._drained.set_result(None)
 
     # --- internals -----------------------------------------------------------------------------------------------------
-
-    def _most_of(self, host: str) -> int:
-        address = host.removeprefix("::ffff:")  # an IPv4 client of a socket for both
-        return self._config.max_connections_overrides.get(address, self._config.max_connections_per_ip)
 
     def _accepted(self) -> asyncio.BufferedProtocol:
         """The protocol of a connection that was accepted now."""

@@ -15,6 +15,7 @@ from kraftlite.model.limits import KIB
 from kraftlite.model.principal import ANONYMOUS
 from kraftlite.runtime.ports import Ports, TaskHandle
 from kraftlite.runtime.trace.wire import ConnectionRefused
+from kraftlite.wire.doors import Doors
 from kraftlite.wire.listener import RESERVED_FILES, KafkaListener, ListenerConfig, most_files
 from kraftlite.wire.share import NodeShare
 
@@ -51,8 +52,9 @@ class SharedPortListener(KafkaListener):
         *,
         most_undecided: int = MAX_UNDECIDED,
         tls: TlsSource | None = None,
+        doors: Doors | None = None,
     ) -> None:
-        super().__init__(ports, config, None, share, sock, tls)
+        super().__init__(ports, config, None, share, sock, tls, doors)
         self._load = load
         self._most_undecided = most_undecided
         self._carry = carry
@@ -110,9 +112,9 @@ class SharedPortListener(KafkaListener):
         super()._size_buffers(transport.get_extra_info("socket"))
         connection = self._client()
         transport.set_protocol(connection)
+        if first.paused:
+            transport.resume_reading()  # before the connection is known: it may have to wait, unread
         connection.connection_made(transport)
-        if first.paused and not transport.is_closing():
-            transport.resume_reading()
         while data and not transport.is_closing():
             room = connection.get_buffer(len(data))
             size = min(len(room), len(data))

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
 from kraftlite.log.stored import StoredRecords
 from kraftlite.model.limits import MAX_IN_FLIGHT_PER_CONNECTION
+from kraftlite.runtime.ports import TimerHandle
 from kraftlite.wire.outbound import Part, memory_of
 from kraftlite.wire.share import NodeShare
 
@@ -49,6 +50,8 @@ class ConnectionOwner(Protocol[C]):
         ...
 
     def now_ms(self) -> int: ...
+
+    def call_later(self, delay_ms: int, callback: Callable[[], None]) -> TimerHandle: ...
 
     @property
     def share(self) -> NodeShare:

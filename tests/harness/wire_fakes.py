@@ -59,6 +59,7 @@ from kraftlite.runtime.ports import Ports
 from kraftlite.runtime.trace import ListTracer
 from kraftlite.runtime.trace.wire import RequestFailed
 from kraftlite.wire.apis import KafkaApis
+from kraftlite.wire.doors import ConnectionRules, Doors
 from kraftlite.wire.listener import KafkaListener, ListenerConfig
 from tests.harness.clock import FakeClock
 from tests.harness.disk import MemDisk
@@ -385,6 +386,7 @@ class Harness:
         brokers: Sequence[BrokerRegistration] | None = None,
         config: Mapping[str, str] | None = None,
         listener: Mapping[str, Any] | None = None,
+        rules: ConnectionRules | None = None,
         **image_options: Any,
     ) -> None:
         self.clock = FakeClock()
@@ -429,7 +431,8 @@ class Harness:
         )
         self.apis = KafkaApis(self.context, LISTENER)
         options = {"name": LISTENER, "host": "127.0.0.1", "port": 0, **(listener or {})}
-        self.listener = KafkaListener(ports, ListenerConfig(**options), self.apis)
+        self.doors = Doors(self.clock, ConnectionRules() if rules is None else rules)
+        self.listener = KafkaListener(ports, ListenerConfig(**options), self.apis, doors=self.doors)
         self.clients: list[RawClient] = []
 
     async def __aenter__(self) -> Harness:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, Generic, Protocol, TypeAlias, TypeVar
 
 from kraftlite.broker.handlers.broker_changes import change_problems
 from kraftlite.broker.handlers.context import BrokerContext
@@ -51,13 +51,35 @@ from kraftlite.model.messages.methods import (
 from kraftlite.model.shown import shown
 
 _LOGGER: Final = int(ConfigResourceType.BROKER_LOGGER)
+T = TypeVar("T")
+T_co = TypeVar("T_co", covariant=True)
 AnsweredHere: TypeAlias = Callable[[BrokerContext, ConfigResourceChange | LegacyConfigResource], AlterConfigsResult | None]
 """The result of a change of configs that this node decides itself, None for one that is handed on."""
+
+
+class _Throttled(Protocol[T_co]):
+    @property
+    def topics(self) -> tuple[T_co, ...]: ...
+
+    @property
+    def throttle_ms(self) -> int: ...
+
+
+class _Longest(Generic[T]):
+    """The longest wait that the parts of a request are answered with (KIP-599)."""
+
+    def __init__(self) -> None:
+        self.throttle_ms = 0
+
+    def of(self, answer: _Throttled[T]) -> tuple[T, ...]:
+        self.throttle_ms = max(self.throttle_ms, answer.throttle_ms)
+        return answer.topics
 
 
 async def create_topics(ctx: BrokerContext, request: CreateTopicsRequest) -> CreateTopicsResponse:
     if not request.topics:
         return CreateTopicsResponse(topics=())
+    longest = _Longest[CreatableTopicResult]()
     try:
         _check_partition_count(ctx, request)
         topics = await forward_entries(
@@ -66,9 +88,9 @@ async def create_topics(ctx: BrokerContext, request: CreateTopicsRequest) -> Cre
             request,
             request.topics,
             lambda some: replace(request, topics=some),
-            lambda answer: answer.topics,
+            longest.of,
         )
-        return CreateTopicsResponse(topics=topics)
+        return CreateTopicsResponse(topics=topics, throttle_ms=longest.throttle_ms)
     except ApiError as error:
         return CreateTopicsResponse(
             topics=tuple(
@@ -93,6 +115,7 @@ def _check_partition_count(ctx: BrokerContext, request: CreateTopicsRequest) -> 
 async def delete_topics(ctx: BrokerContext, request: DeleteTopicsRequest) -> DeleteTopicsResponse:
     if not request.topics:
         return DeleteTopicsResponse(topics=())
+    longest = _Longest[DeleteTopicResult]()
     try:
         topics = await forward_entries(
             ctx,
@@ -100,9 +123,9 @@ async def delete_topics(ctx: BrokerContext, request: DeleteTopicsRequest) -> Del
             request,
             request.topics,
             lambda some: replace(request, topics=some),
-            lambda answer: answer.topics,
+            longest.of,
         )
-        return DeleteTopicsResponse(topics=topics)
+        return DeleteTopicsResponse(topics=topics, throttle_ms=longest.throttle_ms)
     except ApiError as error:
         return DeleteTopicsResponse(
             topics=tuple(
@@ -117,6 +140,7 @@ async def delete_topics(ctx: BrokerContext, request: DeleteTopicsRequest) -> Del
 async def create_partitions(ctx: BrokerContext, request: CreatePartitionsRequest) -> CreatePartitionsResponse:
     if not request.topics:
         return CreatePartitionsResponse(topics=())
+    longest = _Longest[CreatePartitionsResult]()
     try:
         topics = await forward_entries(
             ctx,
@@ -124,9 +148,9 @@ async def create_partitions(ctx: BrokerContext, request: CreatePartitionsRequest
             request,
             request.topics,
             lambda some: replace(request, topics=some),
-            lambda answer: answer.topics,
+            longest.of,
         )
-        return CreatePartitionsResponse(topics=topics)
+        return CreatePartitionsResponse(topics=topics, throttle_ms=longest.throttle_ms)
     except ApiError as error:
         return CreatePartitionsResponse(
             topics=tuple(

@@ -97,7 +97,7 @@ async def create_topics_here(ctx: BrokerContext, request: CreateTopicsRequest) -
     names = {result.name for result in refused}
     left = tuple([topic async for topic in ctx.turns.each(request.topics) if topic.name not in names])
     answer = await create_topics(ctx, replace(request, topics=left))
-    return CreateTopicsResponse(topics=(*answer.topics, *refused))
+    return replace(answer, topics=(*answer.topics, *refused))
 
 
 def _refused_name(name: str, times: int) -> str | None:

@@ -23,6 +23,7 @@ from kraftlite.model.limits import MAX_LARGE_REQUESTS_BYTES
 from kraftlite.model.messages.introspection import ReplicaState
 from kraftlite.model.producer import Producer
 from kraftlite.model.topic_partition import TopicPartition
+from kraftlite.quotas.usage import ClientQuotas
 from kraftlite.raft.client import RaftClient
 from kraftlite.replication.api import (
     DeleteRecordsResult,
@@ -255,6 +256,8 @@ class NodeContext:
     """None: administrators cannot write markers."""
     gate: Gate | None = None
     """Decides what clients may do; None: everything."""
+    client_quotas: ClientQuotas | None = None
+    """None: no quota of clients is set, or nobody counts here."""
     settings: ApiSettings = field(init=False)
     turns: Turns = field(init=False)
     """Taken by whatever walks over something whose size a client chose."""

@@ -231,6 +231,21 @@ def answer_some(
     return items
 
 
+def untold(ctx: BrokerContext, found: FetchPlan, items: Sequence[FetchedItem]) -> None:
+    """Take back what the session remembers of an answer that is not sent: its client is told again. A session that this request
+    opened ends, for the client does not learn of it."""
+    session = found.session
+    if session is None:
+        return
+    if found.full:
+        ctx.fetch_sessions.close(session.session_id)
+        found.session = None
+    for item in items:
+        partition = session.partitions.get(item.key)
+        if partition is not None:
+            partition.hw = -1
+
+
 _HINTED: Final = frozenset({ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH})
 
 

@@ -97,6 +97,7 @@ _BY_NAME: Final[dict[str, Range]] = {
     "records_length": COUNT,
     # times
     "max_wait_ms": COUNT,
+    "throttle_ms": COUNT,
     "timeout_ms": INT32,
     "max_lifetime_ms": OFFSET_OR_NONE,
     "period_ms": OFFSET_OR_NONE,

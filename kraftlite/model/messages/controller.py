@@ -289,11 +289,22 @@ class CreatableTopic:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class MutationClient:
+    """The client whose quota a change of topics is charged to (KIP-599). `strict`: it knows THROTTLING_QUOTA_EXCEEDED."""
+
+    user: str
+    client_id: str
+    strict: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class CreateTopicsRequest:
     topics: tuple[CreatableTopic, ...]
     validate_only: bool
     timeout_ms: int
     requester: RequesterInfo | None = None
+    quota: MutationClient | None = None
+    """None: nobody is charged."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -323,6 +334,7 @@ class CreatableTopicResult:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CreateTopicsResponse:
     topics: tuple[CreatableTopicResult, ...]
+    throttle_ms: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -338,6 +350,7 @@ class DeleteTopicsRequest:
     topics: tuple[TopicSelector, ...]
     timeout_ms: int
     requester: RequesterInfo | None = None
+    quota: MutationClient | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -351,6 +364,7 @@ class DeleteTopicResult:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeleteTopicsResponse:
     topics: tuple[DeleteTopicResult, ...]
+    throttle_ms: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -367,6 +381,7 @@ class CreatePartitionsRequest:
     validate_only: bool
     timeout_ms: int
     requester: RequesterInfo | None = None
+    quota: MutationClient | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -379,6 +394,7 @@ class CreatePartitionsResult:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CreatePartitionsResponse:
     topics: tuple[CreatePartitionsResult, ...]
+    throttle_ms: int = 0
 
 
 # --- configs and features ---------------------------------------------------------------------------------------------

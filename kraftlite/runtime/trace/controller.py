@@ -86,7 +86,7 @@ class RecordsAppended(TraceEvent):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SettingNotApplied(TraceEvent):
-    """A quota or a dynamic configuration was stored that has no effect here. `setting` is `key=value`, of `resource`."""
+    """A dynamic configuration was stored that has no effect here. `setting` is `key=value`, of `resource`."""
 
     event: ClassVar[str] = "controller.setting_not_applied"
     level: ClassVar[str] = "warning"

@@ -95,3 +95,29 @@ class AutoTopicCreationFailed(TraceEvent):
     topics: tuple[str, ...]
     error: str
     reason: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClientThrottled(TraceEvent):
+    """A client went over a quota, and its connections are muted for a while (KIP-219). `user` or `client_id` "": whichever it is.
+    Emitted once, until it has not been throttled for some seconds."""
+
+    event: ClassVar[str] = "wire.client_throttled"
+    level: ClassVar[str] = "warning"
+    quota: str
+    user: str
+    client_id: str
+    bound: float
+    rate: float
+    """In the units of `bound`, over the quota's windows."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClientThrottlingEnded(TraceEvent):
+    event: ClassVar[str] = "wire.client_throttling_ended"
+    quota: str
+    user: str
+    client_id: str
+    lasted_ms: int
+    times: int
+    """Its requests that were throttled since it is known."""

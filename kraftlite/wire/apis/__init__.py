@@ -62,6 +62,7 @@ from kraftlite.wire.apis.transactions import (
 )
 from kraftlite.wire.apis.voters import VOTER_APIS
 from kraftlite.wire.frames import Connection
+from kraftlite.wire.metering import Meter
 from kraftlite.wire.rights.table import BROKER_ROWS, Row
 
 API_VERSIONS_KEY: Final = 18
@@ -248,12 +249,18 @@ class KafkaApis:
             slot.fail("the access control entries are not loaded yet")
             return
         call = Call(self._ctx, self._listener, connection, slot, api, version, correlation_id, client_id, frame, pos)
+        quotas, meter = self._ctx.client_quotas, None
+        if quotas is not None:
+            meter = call.meter = Meter(quotas, connection, call.client_id or "", key, self._ctx.clock.now_ms)
+            meter.enter()
         try:
             api.handle(call)
         except ProtocolViolation:
             raise
         except Exception as error:  # noqa: BLE001 - costs this request, see docs/adr/0005
             call.failed(error)
+        if meter is not None:
+            meter.leave()
 
     # --- ApiVersions ---------------------------------------------------------------------------------------------------
 
@@ -262,6 +269,7 @@ class KafkaApis:
         if software is not None and not (_SOFTWARE.fullmatch(software.name) and _SOFTWARE.fullmatch(software.version)):
             call.send((encode_api_versions(call.correlation_id, call.version, error=ErrorCode.INVALID_REQUEST, ranges=()),))
             return
+        throttle_ms = 0 if call.meter is None else call.meter.settle()
         image = self._ctx.metadata.image
         levels = dict(image.features.finalized.items()) | {KRAFT_VERSION: self._ctx.raft.kraft_version()}
         call.send(
@@ -274,6 +282,7 @@ class KafkaApis:
                     supported=SUPPORTED_FEATURES,
                     finalized=levels,
                     finalized_epoch=image.offset,
+                    throttle_ms=throttle_ms,
                 ),
             )
         )

@@ -19,6 +19,7 @@ from kraftlite.runtime.begun import begin
 from kraftlite.runtime.trace.wire import RequestFailed
 from kraftlite.security.gate import Rights
 from kraftlite.wire.frames import Connection, Part, ResponseSlot
+from kraftlite.wire.metering import Meter
 
 T = TypeVar("T")
 
@@ -68,7 +69,19 @@ class Need(NamedTuple):
 class Call:
     """A request whose header is read: `frame[pos:]` is its body, valid only while `Api.handle` runs."""
 
-    __slots__ = ("_client_id", "api", "connection", "correlation_id", "ctx", "frame", "listener", "pos", "slot", "version")
+    __slots__ = (
+        "_client_id",
+        "api",
+        "connection",
+        "correlation_id",
+        "ctx",
+        "frame",
+        "listener",
+        "meter",
+        "pos",
+        "slot",
+        "version",
+    )
 
     def __init__(
         self,
@@ -93,6 +106,8 @@ class Call:
         self._client_id = client_id
         self.frame = frame
         self.pos = pos
+        self.meter: Meter | None = None
+        """None: no quota is set."""
 
     @property
     def client_id(self) -> str | None:
@@ -125,16 +140,27 @@ class Call:
         return len(self.frame) > AT_ONCE_BYTES
 
     def send(self, parts: Sequence[Part]) -> None:
+        """Send a whole frame."""
+        if self.meter is not None:
+            parts = self.meter.answered(parts, self.version, 9 if self.version >= self.api.flexible_from else 8)
         self.slot.send(parts)
 
     def send_body(self, body: bytes) -> None:
         """Send a response body behind its header."""
-        self.slot.send((response_head(self.correlation_id, len(body), self.version >= self.api.flexible_from), body))
+        self.send((response_head(self.correlation_id, len(body), self.version >= self.api.flexible_from), body))
+
+    def throttle(self, wait_ms: int) -> None:
+        """Read nothing more of this connection for so long; who answers says it."""
+        if wait_ms > 0:
+            self.connection.mute(wait_ms)
+            if self.meter is not None:
+                self.meter.waits(wait_ms)
 
     def spawn(self, answering: Callable[[], Awaitable[None]], name: str, *, will_use_ns: int = 0) -> None:
         """Answer here and now, or, if that has to wait for something, from a task of the connection. What goes wrong in it costs
         this request, unless it is a fault."""
-        rest = begin(self.ctx.ports.tasks, self._answer_guarded(answering), name=name)
+        work = self._answer_guarded(answering)
+        rest = begin(self.ctx.ports.tasks, work if self.meter is None else self.meter.timed(work), name=name)
         if rest is not None:
             self.connection.own(rest, will_use_ns=will_use_ns)
 
@@ -151,10 +177,14 @@ class Call:
         """Run what is done later, out of somebody else's turn: what goes wrong in it costs this request."""
 
         def run() -> None:
+            if self.meter is not None:
+                self.meter.enter()
             try:
                 work()
             except Exception as error:  # noqa: BLE001 - see docs/adr/0005
                 self.failed(error)
+            if self.meter is not None:
+                self.meter.leave()
 
         return run
 

@@ -22,6 +22,7 @@ from kraftlite.broker.handlers.fetch import (
     begin,
     must_wait,
     resolve,
+    untold,
     wait,
 )
 from kraftlite.broker.handlers.fetch_sessions import SessionKey, SessionPartition
@@ -44,6 +45,8 @@ from kraftlite.wire.fetch_codec import (
     parse_fetch,
 )
 from kraftlite.wire.hot_codec import Node
+from kraftlite.wire.metering import Meter
+from kraftlite.wire.outbound import Part
 
 READ_COMMITTED = 1
 ISOLATION_LEVELS = (0, READ_COMMITTED)
@@ -80,9 +83,9 @@ def _handle(call: Call) -> None:
     results = call.ctx.replicas.fetch_now(found.params, found.entries) if found.entries else []
     if must_wait(found, results):
         connection = call.connection
-        connection.own(wait(call.ctx, found, lambda look: connection.soon(call.guarded(look)), lambda it: _send(call, it)))
+        connection.own(wait(call.ctx, found, lambda look: connection.soon(call.guarded(look)), lambda it: _send(call, found, it)))
     else:
-        _send(call, answer(call.ctx, found, results))
+        _send(call, found, answer(call.ctx, found, results))
 
 
 async def _large(call: Call, asked: FetchCall, found: FetchPlan) -> None:
@@ -143,14 +146,13 @@ async def _send_large(call: Call, found: FetchPlan, results: list[FetchResult]) 
     for some in _steps(items):
         _topics(call, some, nodes, topics)
         await asyncio.sleep(0)
-    call.send(
-        await call.ctx.off_loop.run(
-            len(items),
-            lambda: encode_fetch(
-                call.correlation_id, call.version, topics, error=found.error, session_id=found.session_id, nodes=nodes.values()
-            ),
-        )
+    parts = await call.ctx.off_loop.run(
+        len(items),
+        lambda: encode_fetch(
+            call.correlation_id, call.version, topics, error=found.error, session_id=found.session_id, nodes=nodes.values()
+        ),
     )
+    call.send(parts if call.meter is None else _metered(call, call.meter, found, items, parts))
 
 
 T = TypeVar("T")
@@ -165,7 +167,7 @@ def _domain(call: Call, request: FetchRequest) -> FetchCall:
         replica_id=request.replica_id,
         max_wait_ms=request.max_wait_ms,
         min_bytes=request.min_bytes,
-        max_bytes=request.max_bytes,
+        max_bytes=request.max_bytes if call.meter is None else call.meter.most_fetched(request.max_bytes),
         isolation_level=request.isolation_level,
         read_committed=request.isolation_level == READ_COMMITTED,
         session_id=request.session_id,
@@ -202,19 +204,30 @@ def _refuse(call: Call, asked: FetchCall) -> None:
     call.send(encode_fetch(call.correlation_id, call.version, topics, error=error, session_id=0, nodes=()))
 
 
-def _send(call: Call, found: FetchAnswer) -> None:
+def _send(call: Call, found: FetchPlan, answered: FetchAnswer) -> None:
     nodes: dict[int, Node] = {}
     topics: list[FetchedTopic] = []
-    _topics(call, found.items, nodes, topics)
-    call.send(
-        encode_fetch(
-            call.correlation_id,
-            call.version,
-            topics,
-            error=found.error,
-            session_id=found.session_id,
-            nodes=nodes.values(),
-        )
+    _topics(call, answered.items, nodes, topics)
+    parts = encode_fetch(
+        call.correlation_id,
+        call.version,
+        topics,
+        error=answered.error,
+        session_id=answered.session_id,
+        nodes=nodes.values(),
+    )
+    call.send(parts if call.meter is None else _metered(call, call.meter, found, answered.items, parts))
+
+
+def _metered(call: Call, meter: Meter, found: FetchPlan, items: Sequence[FetchedItem], parts: Sequence[Part]) -> Sequence[Part]:
+    """The answer, or instead of it an empty one for a client that is over its quota: it is charged for what it gets (QU-05)."""
+    head = 4 if call.version < FETCH_FLEXIBLE else 5
+    throttle_ms = meter.fetched(sum(map(len, parts)) - head)
+    if not throttle_ms:
+        return parts
+    untold(call.ctx, found, items)
+    return encode_fetch(
+        call.correlation_id, call.version, (), error=found.error, session_id=found.session_id, throttle_ms=throttle_ms
     )
 
 

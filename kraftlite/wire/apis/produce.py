@@ -34,6 +34,8 @@ ADDS_PARTITIONS_FROM = 12
 
 def _handle(call: Call) -> None:
     version = call.version
+    if call.meter is not None:
+        call.meter.produced(len(call.frame))
     request = parse_produce(call.frame, call.pos, version)
     items = [
         ProduceItem(topic.name, topic.topic_id, partition.partition, partition.records)
@@ -50,7 +52,9 @@ def _handle(call: Call) -> None:
             if acks == 0:
                 _finish_unanswered(call, results)
             else:
-                call.send((_encode_one(call, shape, results) or _encode(call, shape, results),))
+                throttle_ms = 0 if call.meter is None else call.meter.settle()
+                short = None if throttle_ms else _encode_one(call, shape, results)
+                call.send((short or _encode(call, shape, results, throttle_ms),))
         except Exception as error:  # noqa: BLE001 - this may run where a high watermark moves, see docs/adr/0005
             call.failed(error)
 
@@ -113,6 +117,8 @@ def _encode_one(call: Call, shape: Sequence[tuple[str | None, Any, int]], result
 
 def _finish_unanswered(call: Call, results: Sequence[ProduceResult]) -> None:
     """acks=0: the client learns of a failure only by losing its connection (RP-01)."""
+    if call.meter is not None:
+        call.meter.skip()
     failed = next((result for result in results if result.error is not ErrorCode.NONE), None)
     if failed is None:
         call.slot.skip()
@@ -120,7 +126,9 @@ def _finish_unanswered(call: Call, results: Sequence[ProduceResult]) -> None:
         call.slot.fail(f"produce with acks=0 to {failed.tp} failed with {failed.error.name}")
 
 
-def _encode(call: Call, shape: Sequence[tuple[str | None, Any, int]], results: Sequence[ProduceResult]) -> bytes:
+def _encode(
+    call: Call, shape: Sequence[tuple[str | None, Any, int]], results: Sequence[ProduceResult], throttle_ms: int
+) -> bytes:
     hints = call.version >= PRODUCE_LEADER_HINTS
     topics: list[ProducedTopic] = []
     nodes: dict[int, Node] = {}
@@ -146,7 +154,7 @@ def _encode(call: Call, shape: Sequence[tuple[str | None, Any, int]], results: S
                 )
             )
         topics.append(ProducedTopic(name, topic_id, partitions))
-    return encode_produce(call.correlation_id, call.version, topics, nodes.values())
+    return encode_produce(call.correlation_id, call.version, topics, nodes.values(), throttle_ms=throttle_ms)
 
 
 def hint(ctx: BrokerContext, listener: str, leader: LeaderHint, nodes: dict[int, Node]) -> tuple[int, int]:

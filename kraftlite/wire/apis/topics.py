@@ -19,6 +19,7 @@ from kraftlite.model.messages.controller import (
     CreateTopicsRequest,
     CreateTopicsResponse,
     DeleteTopicsRequest,
+    MutationClient,
     ReplicaAssignment,
     TopicSelector,
 )
@@ -28,6 +29,11 @@ from kraftlite.wire.apis.call import Call, cold
 
 def _nodes(ids: Any) -> tuple[NodeId, ...]:
     return tuple(NodeId(broker_id) for broker_id in bounded(ids))
+
+
+def _charged(call: Call, *, strict_from: int) -> MutationClient:
+    """The client whose quota the change is charged to; from some version on it knows that it may be refused (KIP-599)."""
+    return MutationClient(user=call.principal.name, client_id=call.client_id or "", strict=call.version >= strict_from)
 
 
 CreatesTopics: TypeAlias = Callable[[BrokerContext, CreateTopicsRequest], Awaitable[CreateTopicsResponse]]
@@ -41,9 +47,14 @@ async def create_topics_as(call: Call, request: Any, decide: CreatesTopics = cre
             validate_only=request.validate_only,
             timeout_ms=milliseconds(request.timeout),
             requester=call.on_behalf,
+            quota=_charged(call, strict_from=6),
         ),
     )
-    return {"throttle_time": 0, "topics": [_created(topic) async for topic in call.ctx.turns.each(response.topics)]}
+    call.throttle(response.throttle_ms)
+    return {
+        "throttle_time": response.throttle_ms,
+        "topics": [_created(topic) async for topic in call.ctx.turns.each(response.topics)],
+    }
 
 
 def _creatable(topic: Any) -> CreatableTopic:
@@ -90,8 +101,14 @@ async def _delete_topics(call: Call, request: Any) -> Mapping[str, object]:
         ]
     else:
         selectors = [TopicSelector(name=name, topic_id=None) async for name in call.ctx.turns.each(request.topic_names)]
-    asked = DeleteTopicsRequest(topics=tuple(selectors), timeout_ms=milliseconds(request.timeout), requester=call.on_behalf)
+    asked = DeleteTopicsRequest(
+        topics=tuple(selectors),
+        timeout_ms=milliseconds(request.timeout),
+        requester=call.on_behalf,
+        quota=_charged(call, strict_from=5),
+    )
     response = await delete_topics(call.ctx, asked)
+    call.throttle(response.throttle_ms)
     results = []
     async for topic in call.ctx.turns.each(response.topics):
         error = topic.error
@@ -105,7 +122,7 @@ async def _delete_topics(call: Call, request: Any) -> Mapping[str, object]:
                 "error_message": topic.message,
             }
         )
-    return {"throttle_time": 0, "responses": results}
+    return {"throttle_time": response.throttle_ms, "responses": results}
 
 
 async def _create_partitions(call: Call, request: Any) -> Mapping[str, object]:
@@ -116,10 +133,12 @@ async def _create_partitions(call: Call, request: Any) -> Mapping[str, object]:
             validate_only=request.validate_only,
             timeout_ms=milliseconds(request.timeout),
             requester=call.on_behalf,
+            quota=_charged(call, strict_from=3),
         ),
     )
+    call.throttle(response.throttle_ms)
     return {
-        "throttle_time": 0,
+        "throttle_time": response.throttle_ms,
         "results": [
             {"name": topic.name, "error_code": topic.error, "error_message": topic.message}
             async for topic in call.ctx.turns.each(response.topics)

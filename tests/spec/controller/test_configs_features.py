@@ -315,8 +315,7 @@ def test_cm_51_secrets_do_not_reach_the_trace(world: World) -> None:
         ("1", "ssl.keystore.location", "/x.jks"),
         ("1", "listener.name.client.ssl.truststore.location", "/x.jks"),
         ("1", "listener.name.client.plain.sasl.jaas.config", "x"),
-        ("", "max.connection.creation.rate", "10"),
-        ("1", "listener.name.client.max.connections", "10"),
+        ("1", "listener.name.client.max.connections.per.ip", "10"),
     ],
 )
 def test_what_would_protect_and_has_no_effect_is_refused_while_a_node_runs(
@@ -330,14 +329,16 @@ def test_what_would_protect_and_has_no_effect_is_refused_while_a_node_runs(
 
 
 def test_a_limit_that_is_stored_and_not_applied_is_told(world: World) -> None:
-    assert change(world, BROKER, "1", ("leader.replication.throttled.rate", SET, "1000")) is ErrorCode.NONE
-    assert change(world, TOPIC, "t", ("leader.replication.throttled.replicas", SET, "*")) is ErrorCode.NONE
+    rate = "replica.alter.log.dirs.io.max.bytes.per.second"
+    assert change(world, BROKER, "1", (rate, SET, "1000")) is ErrorCode.NONE
+    assert change(world, BROKER, "1", ("leader.replication.throttled.rate", SET, "1000")) is ErrorCode.NONE, "applied"
+    assert change(world, TOPIC, "t", ("preallocate", SET, "true")) is ErrorCode.NONE
     assert change(world, BROKER, "", ("num.io.threads", SET, "9")) is ErrorCode.NONE
     assert change(world, BROKER, "", ("log.retention.ms", SET, "9")) is ErrorCode.NONE, "applied: nothing to tell"
-    assert change(world, BROKER, "1", ("leader.replication.throttled.rate", DELETE, None)) is ErrorCode.NONE
+    assert change(world, BROKER, "1", (rate, DELETE, None)) is ErrorCode.NONE
     told = [event for event in world.active.tracer.events if event.event == "controller.setting_not_applied"]
     assert [(event.setting, event.resource, event.level) for event in told] == [
-        ("leader.replication.throttled.rate=1000", "broker 1", "warning"),
-        ("leader.replication.throttled.replicas=*", "topic t", "warning"),
+        (f"{rate}=1000", "broker 1", "warning"),
+        ("preallocate=true", "topic t", "warning"),
         ("num.io.threads=9", "broker <default>", "warning"),
     ]

@@ -200,10 +200,3 @@ def test_cm_59_the_trace_tells_no_keys(world: World) -> None:
     entity = next(iter(world.state.quotas.quotas))
     quota = ClientQuotaRecord(entity=entity, key="producer_byte_rate", value="1.0")
     assert describe(quota, str) == "entity=(client-id=c,user=<default>) key=producer_byte_rate value=1.0"
-
-
-def test_a_quota_that_is_stored_and_not_applied_is_told(world: World) -> None:
-    assert alter(world, (USER, {"producer_byte_rate": "1.0"})) == [E.NONE]
-    assert alter(world, (USER, {"producer_byte_rate": None})) == [E.NONE]
-    told = [event for event in world.active.tracer.events if event.event == "controller.setting_not_applied"]
-    assert [(event.setting, event.reason) for event in told] == [("producer_byte_rate=1.0", "quotas are not applied")]

@@ -14,6 +14,7 @@ from kio.schema.index import api_key_map, schema_name_map
 from kraftlite.metadata.features import SUPPORTED_FEATURES
 from kraftlite.model.topic_partition import TopicPartition
 from kraftlite.runtime.trace.wire import ConnectionClosed, ConnectionRefused, ListenerStarted, ListenerStopped
+from kraftlite.wire.doors import ConnectionRules
 from tests.harness.request_bodies import REQUEST_BODIES
 from tests.harness.wire_fakes import Harness, RawClient, batch, decode_response, partition, request_bytes, until
 
@@ -372,7 +373,7 @@ async def test_cp_06_a_connection_with_a_request_in_flight_is_not_idle() -> None
 
 
 async def test_cp_06_connection_limits() -> None:
-    async with Harness(listener={"max_connections_per_ip": 2, "max_connections": 5}) as h:
+    async with Harness(rules=ConnectionRules(most_per_ip=2, most=5)) as h:
         one, two, three = await h.client(), await h.client(), await h.client()
         assert await three.closed()
         await one.call(3, 9, METADATA_ALL)
@@ -381,13 +382,6 @@ async def test_cp_06_connection_limits() -> None:
         one.close()
         await until(lambda: h.listener.connection_count == 1)
         await (await h.client()).call(3, 9, METADATA_ALL)
-
-
-async def test_cp_06_total_connection_limit() -> None:
-    async with Harness(listener={"max_connections": 1}) as h:
-        one, two = await h.client(), await h.client()
-        assert await two.closed()
-        await one.call(3, 9, METADATA_ALL)
 
 
 async def test_cp_07_unimplemented_apis_are_not_advertised() -> None:

@@ -14,6 +14,7 @@ from kraftlite.model.config_effects import EFFECTS, TOPIC_KEYS_WITHOUT_EFFECT, E
 from kraftlite.model.cordoned import CORDONED_DIRS
 from kraftlite.model.topic_configs import TOPIC_CONFIGS
 from kraftlite.replication.enrol_driver import VERIFICATION
+from kraftlite.replication.throttle import FOLLOWER_REPLICAS, LEADER_REPLICAS
 
 PACKAGE = Path(__file__).parents[3] / "kraftlite"
 TABLES = ("broker_configs.py", "topic_configs.py", "config_effects.py")
@@ -128,13 +129,12 @@ def test_each_key_that_brokers_describe_is_in_one_class() -> None:
     [
         ("listener.name.client.ssl.provider", "BC", "TLS is OpenSSL's here"),
         ("listener.name.client.scram-sha-256.sasl.login.callback.handler.class", "x", "nodes do not log in to one another"),
-        ("listener.name.client.max.connections", "5", "limits of single listeners are not applied"),
-        ("listener.name.client.max.connection.creation.rate", "5", "this limit is not applied"),
+        ("listener.name.client.max.connections.per.ip", "5", "limits of single listeners are not applied"),
         ("ssl.keystore.filename", "kafka.jks", "TLS is OpenSSL's here"),
         ("sasl.anything", "x", "neither Kerberos nor a place for Java classes"),
         ("authorizer.class", "x", "belongs to an authorizer that is not StandardAuthorizer"),
         ("delegation.token.master.key", "x", "remove it, and set that one"),
-        ("quota.producer.default", "1000", "quotas are not applied"),
+        ("quota.producer.default", "1000", "quotas are set with kafka-configs"),
         ("rsm.config.endpoint", "x", "there is no tiered storage"),
         ("config.providers.file.class", "x", "not resolved"),
     ],
@@ -207,7 +207,7 @@ def test_many_unknown_keys_are_counted() -> None:
     [
         ("ssl.provider", "BC", "TLS is OpenSSL's here"),
         ("listener.name.x.ssl.engine.factory.class", "x", "TLS is OpenSSL's here"),
-        ("max.connection.creation.rate", "10", "this limit is not applied"),
+        ("client.quota.callback.class", "com.example.Quotas", "Java classes cannot be loaded"),
         ("log.cleaner.io.max.bytes.per.second", "1000", "cannot be changed while the node runs"),
     ],
 )
@@ -218,10 +218,10 @@ def test_what_is_refused_in_the_file_is_refused_while_the_node_runs(name: str, v
 
 
 def test_what_tools_set_for_a_while_is_stored() -> None:
-    for name in ("leader.replication.throttled.rate", "follower.replication.throttled.rate"):
-        assert dynamic_refusal(name, "1000") is None
-        assert f"{name}=1000: replication is not throttled" in problem({name: "1000"})
-    found = effect_of("leader.replication.throttled.rate")
+    name = "replica.alter.log.dirs.io.max.bytes.per.second"
+    assert dynamic_refusal(name, "1000") is None
+    assert f"{name}=1000: such moves are not throttled" in problem({name: "1000"})
+    found = effect_of(name)
     assert found is not None and found.rule.dynamic is Effect.NONE
 
 
@@ -283,7 +283,14 @@ def test_what_may_change_while_a_node_runs_does_or_says_that_it_does_not() -> No
     a word about what setting it does."""
     live = {key for name in TOPIC_CONFIGS for key, _ in topic_synonyms(name)}
     live |= {"producer.id.expiration.ms", VERIFICATION, CORDONED_DIRS}
-    live |= {"max.connections", "max.connections.per.ip", "max.connections.per.ip.overrides"}
+    live |= {
+        "max.connections",
+        "max.connection.creation.rate",
+        "leader.replication.throttled.rate",
+        "follower.replication.throttled.rate",
+        "max.connections.per.ip",
+        "max.connections.per.ip.overrides",
+    }
     silent = [
         name
         for name, key in BROKER_CONFIGS.items()
@@ -294,6 +301,7 @@ def test_what_may_change_while_a_node_runs_does_or_says_that_it_does_not() -> No
 
 def test_each_key_of_a_topic_is_read_or_said_to_have_no_effect(sources: str) -> None:
     elsewhere = {"unclean.leader.election.enable", "remote.storage.enable"}  # the controller's, and refused
+    elsewhere |= {LEADER_REPLICAS, FOLLOWER_REPLICAS}
     fields = {name: name.replace(".", "_") for name in TOPIC_CONFIGS if name not in elsewhere}
     read = {name for name, field in fields.items() if re.search(rf"\.{field}\b", sources)}
     assert set(fields) - read == set(TOPIC_KEYS_WITHOUT_EFFECT)

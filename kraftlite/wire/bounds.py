@@ -1,4 +1,4 @@
-"""Bounds and times of one client connection."""
+"""The bounds of one client connection that nobody configures."""
 
 from __future__ import annotations
 

@@ -1,0 +1,89 @@
+"""The quota that applies to a client. Source: KIP-55, KIP-546, KIP-612; QU-01, QU-09."""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple, Protocol
+
+from kraftlite.model.messages.security import QuotaEntityPart
+
+PRODUCE: Final = "producer_byte_rate"
+FETCH: Final = "consumer_byte_rate"
+REQUEST: Final = "request_percentage"
+MUTATION: Final = "controller_mutation_rate"
+CONNECTION: Final = "connection_creation_rate"
+
+QuotaEntity = tuple[QuotaEntityPart, ...]
+_DEFAULT_USER: Final = QuotaEntityPart(type="user", name=None)
+_DEFAULT_CLIENT: Final = QuotaEntityPart(type="client-id", name=None)
+_DEFAULT_IP: Final = (QuotaEntityPart(type="ip", name=None),)
+
+
+class Values(Protocol):
+    """The quotas of one entity, as texts by key."""
+
+    def get(self, key: str, /) -> str | None: ...
+
+
+class Quotas(Protocol):
+    """The quotas of all entities."""
+
+    def get(self, entity: QuotaEntity, /) -> Values | None: ...
+
+
+class Scope(NamedTuple):
+    """Those who share a quota: all clients of a user (`client_id` ""), all users of a client id (`user` ""), or one client of one
+    user."""
+
+    user: str
+    client_id: str
+
+    def __str__(self) -> str:
+        named = (("user", self.user), ("client-id", self.client_id))
+        return ", ".join(f"{kind} {name}" for kind, name in named if name)
+
+
+class Matched(NamedTuple):
+    """The quota that applies, and those who share it."""
+
+    scope: Scope
+    bound: float
+
+
+def matching(quotas: Quotas, key: str, user: str, client_id: str) -> Matched | None:
+    """The first quota that is set for `key`, from the most to the least specific entity; None: the client is not bounded.
+
+    An empty client id has no quotas of client ids, also not the default one, as in Kafka.
+    """
+    named_user = QuotaEntityPart(type="user", name=user)
+    both, users, clients = Scope(user, client_id), Scope(user, ""), Scope("", client_id)
+    if client_id:
+        named_client = QuotaEntityPart(type="client-id", name=client_id)
+        order: tuple[tuple[QuotaEntity, Scope], ...] = (
+            ((named_client, named_user), both),
+            ((_DEFAULT_CLIENT, named_user), both),
+            ((named_user,), users),
+            ((named_client, _DEFAULT_USER), both),
+            ((_DEFAULT_CLIENT, _DEFAULT_USER), both),
+            ((_DEFAULT_USER,), users),
+            ((named_client,), clients),
+            ((_DEFAULT_CLIENT,), clients),
+        )
+    else:
+        order = (((named_user,), users), ((_DEFAULT_USER,), users))
+    for entity, scope in order:
+        bound = _value(quotas, entity, key)
+        if bound is not None:
+            return Matched(scope, bound)
+    return None
+
+
+def ip_quota(quotas: Quotas, address: str) -> float | None:
+    """The connections per second that an address may open; None: it is not bounded (KIP-612)."""
+    found = _value(quotas, (QuotaEntityPart(type="ip", name=address),), CONNECTION)
+    return _value(quotas, _DEFAULT_IP, CONNECTION) if found is None else found
+
+
+def _value(quotas: Quotas, entity: QuotaEntity, key: str) -> float | None:
+    values = quotas.get(entity)
+    text = None if values is None else values.get(key)
+    return None if text is None else float(text)

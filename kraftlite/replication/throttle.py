@@ -1,0 +1,83 @@
+"""Bounds of the bytes that are sent to followers, and fetched from leaders, for the partitions that an operator lists.
+
+A replica that is in sync is never held back: it would leave the ISR. Consumers are none of this (KAFKA-13614).
+Source: KIP-73; QU-10; Kafka's ReplicationQuotaManager.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from kraftlite.model.broker_configs import value_of
+from kraftlite.model.ids import NodeId
+from kraftlite.model.limits import MAX_INT64
+from kraftlite.model.topic_partition import TopicPartition
+from kraftlite.quotas.rates import QuotaWindows, WindowedRate
+
+LEADER_RATE: Final = "leader.replication.throttled.rate"
+LEADER_REPLICAS: Final = "leader.replication.throttled.replicas"
+FOLLOWER_RATE: Final = "follower.replication.throttled.rate"
+FOLLOWER_REPLICAS: Final = "follower.replication.throttled.replicas"
+
+
+class ReplicationThrottle:
+    """One of the two. `bound`: bytes a second; None: nobody is held back."""
+
+    def __init__(self, windows: QuotaWindows, now_ms: Callable[[], int]) -> None:
+        self._now_ms = now_ms
+        self._rate = WindowedRate(windows)
+        self._topics: dict[str, frozenset[int] | None] = {}
+        """The listed partitions; None: all of the topic."""
+        self.bound: int | None = None
+
+    def set_topic(self, topic: str, listed: frozenset[int] | None) -> None:
+        if listed is not None and not listed:
+            self._topics.pop(topic, None)
+        else:
+            self._topics[topic] = listed
+
+    def lists(self, tp: TopicPartition) -> bool:
+        if tp.topic not in self._topics:
+            return False
+        listed = self._topics[tp.topic]
+        return listed is None or tp.partition in listed
+
+    def exceeded(self) -> bool:
+        return self.bound is not None and self.rate() > self.bound
+
+    def rate(self) -> float:
+        return self._rate.simple_rate(self._now_ms())
+
+    def record(self, tp: TopicPartition, size: int) -> None:
+        """Count bytes of a partition, if it is listed."""
+        if self._topics and size and self.lists(tp):
+            self._rate.record(size, self._now_ms())
+
+
+class ReplicationThrottles:
+    """Both throttles of a broker, and what the configuration says of them."""
+
+    def __init__(self, broker_id: NodeId, windows: QuotaWindows, now_ms: Callable[[], int]) -> None:
+        self._broker_id = str(broker_id)
+        self.leader = ReplicationThrottle(windows, now_ms)
+        self.follower = ReplicationThrottle(windows, now_ms)
+
+    def update_rates(self, values: Mapping[str, str]) -> None:
+        """Take over the values in force for this broker."""
+        for throttle, name in ((self.leader, LEADER_RATE), (self.follower, FOLLOWER_RATE)):
+            bound: int = value_of(values, name)
+            throttle.bound = bound if bound < MAX_INT64 else None
+
+    def update_topic(self, topic: str, values: Mapping[str, str]) -> None:
+        """Take over a topic's own configuration; empty: it has none any more."""
+        for throttle, name in ((self.leader, LEADER_REPLICAS), (self.follower, FOLLOWER_REPLICAS)):
+            throttle.set_topic(topic, self._listed(values.get(name, "")))
+
+    def _listed(self, text: str) -> frozenset[int] | None:
+        """The partitions of `partition:broker,...` that are this broker's; None for `*`: all of them."""
+        items = [item.strip() for item in text.split(",")]
+        if items == ["*"]:
+            return None
+        pairs = (item.split(":") for item in items if item)
+        return frozenset(int(pair[0]) for pair in pairs if len(pair) == 2 and pair[1] == self._broker_id)
