@@ -15,6 +15,7 @@ ADMIN: Final = "admin"
 KNOBS: Final = "knobs"
 TROUBLES: Final = "troubles"
 TRANSACTIONS: Final = "transactions"
+MEMBERSHIP: Final = "membership"
 
 THEMES: Final = {
     PLAIN: "nothing more",
@@ -23,6 +24,7 @@ THEMES: Final = {
     ADMIN: "an administrator who uses the whole admin API, and a tenant whose topics come and go",
     KNOBS: "odd values of every period, limit and size that is a configuration",
     TRANSACTIONS: "transactional producers, copiers and readers of what is committed",
+    MEMBERSHIP: "controllers that are added to the voters, removed, replaced and moved",
     TROUBLES: "disks, clocks and event loops that fail, and small internal sizes",
 }
 SETTLED: Final = (PLAIN,)

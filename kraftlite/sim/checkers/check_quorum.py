@@ -11,6 +11,7 @@ from kraftlite.raft.states import Leader
 from kraftlite.sim.checkers.base import World
 from kraftlite.sim.checkers.facts import MetadataChecker
 from kraftlite.sim.checkers.views import Entry, NodeView
+from kraftlite.sim.checkers.voter_sets import is_in
 
 _SLACK_US: Final = 200_000
 _GAP_US: Final = 1_000_000
@@ -18,8 +19,8 @@ _GAP_US: Final = 1_000_000
 
 
 class CheckQuorum(MetadataChecker):
-    """A leader with other voters writes nothing when none of them can have reached it for 1.5 fetch timeouts. (In a quorum of
-    more than three it has to hear more than one; this says less, and is never wrong.)"""
+    """A leader with other voters writes nothing when no controller can have reached it for 1.5 fetch timeouts. (In a quorum of
+    more than three it has to hear more than one, and voters; this says less, and is never wrong.)"""
 
     def __init__(self, world: World) -> None:
         super().__init__(world)
@@ -33,7 +34,7 @@ class CheckQuorum(MetadataChecker):
     def _on_fetch(
         self, source: NodeId, target: NodeId, request: RaftFetchRequest | FetchSnapshotRequest | UpdateVoterRequest
     ) -> None:
-        if source not in self.facts.voters or source == target:
+        if source not in self.facts.controllers or source == target:
             return
         link = self.world.cluster.network.link(source, target)
         if not link.cut and not link.refused:
@@ -46,9 +47,12 @@ class CheckQuorum(MetadataChecker):
             self._wrote_us[view.node_id] = self._heard_us[view.node_id] = self.world.cluster.loop.now_us()
 
     def on_append(self, view: NodeView, entry: Entry) -> None:
-        if not isinstance(view.state, Leader) or len(self.facts.voters) == 1:
+        keys = self.facts.voter_sets.of(view)
+        if not isinstance(view.state, Leader) or (len(keys) == 1 and is_in(keys, view)):
             return
         now_us = self.world.cluster.loop.now_us()
+        if entry.voters is not None:
+            self._heard_us[view.node_id] = now_us
         wrote_us, self._wrote_us[view.node_id] = self._wrote_us.get(view.node_id, 0), now_us
         if now_us - wrote_us > _GAP_US:
             self._heard_us[view.node_id] = max(now_us, self._heard_us.get(view.node_id, 0))

@@ -7,8 +7,8 @@ from typing import Final
 
 from kraftlite.node.build import Node
 from kraftlite.runtime.ports import Handlers
-from kraftlite.sim.services import admin, groups, logs, sessions, transactions
+from kraftlite.sim.services import admin, groups, logs, membership, sessions, transactions
 
 Routes = Callable[[Node], Handlers]
 
-ROUTES: Final[tuple[Routes, ...]] = (groups.routes, admin.routes, logs.routes, sessions.routes, transactions.routes)
+ROUTES: Final[tuple[Routes, ...]] = (groups.routes, admin.routes, logs.routes, sessions.routes, transactions.routes, membership.routes)

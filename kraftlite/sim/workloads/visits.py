@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 
 from kraftlite.model.topic_partition import TopicPartition
 from kraftlite.sim.history import History
-from kraftlite.sim.themes import ADMIN, GROUPS, LOGS, TRANSACTIONS
-from kraftlite.sim.workloads import admin, groups, levels, logs, minimum, racks, sessions, stranger, transactions
+from kraftlite.sim.themes import ADMIN, GROUPS, LOGS, MEMBERSHIP, TRANSACTIONS
+from kraftlite.sim.workloads import admin, groups, levels, logs, membership, minimum, racks, sessions, stranger, transactions
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine
@@ -28,6 +28,7 @@ THEMED: Final[Mapping[str, tuple[Visit, ...]]] = {
     ADMIN: (admin.visit,),
     LOGS: (logs.visit, sessions.visit, racks.visit),
     TRANSACTIONS: (transactions.visit,),
+    MEMBERSHIP: (membership.visit,),
 }
 """By theme: what the runs of that theme have, and no others."""
 
