@@ -45,7 +45,11 @@ class _SimCommand(click.Command):
 @click.option(
     "--fault", "fault_lines", multiple=True, metavar="LINE", help="A fault, e.g. '12000 kill leader t1-0 for 3000'. Repeatable."
 )
-@click.option("--scene", metavar="NAME", help="This scene of transactions, or of voters with --theme membership, again and again, instead of the faults of the seed.")
+@click.option(
+    "--scene",
+    metavar="NAME",
+    help="This scene of transactions (of voters: --theme membership), again and again, instead of the faults of the seed.",
+)
 @click.option("--no-faults", is_flag=True, help="None of the faults that the seed would draw.")
 @click.option("--until", type=float, metavar="SECONDS", help="Print no event that is later than this.")
 @click.option(

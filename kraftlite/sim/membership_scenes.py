@@ -1,8 +1,8 @@
 """Faults around changes of the voters: the races that independent faults and a random administrator meet too rarely.
 
-A scene is named after its race in docs/TESTING.md, "Races of voters". `kraftlite sim --theme membership --seed N --scene NAME` plays
-one again and again in a run that has no other faults. In the theme of membership most seeds have one or two beside their other
-faults, from a random stream of their own.
+A scene is named after its race in docs/TESTING.md, "Races of voters". `kraftlite sim --theme membership --seed N --scene NAME`
+plays one again and again in a run that has no other faults. In the theme of membership most seeds have one or two beside their
+other faults, from a random stream of their own.
 """
 
 from __future__ import annotations
@@ -136,7 +136,9 @@ def disk_replaced_amid_changes(rng: random.Random, shape: Shape, at_ms: int) -> 
     return (
         FaultPlan(at_ms=at_ms, kind="new-disk", target=wiped, for_ms=rng.randint(20, 1_000)),
         FaultPlan(at_ms=at_ms + rng.randint(0, 1_500), kind="add-voter", target=new),
-        FaultPlan(at_ms=at_ms + rng.randint(0, 1_500), kind=rng.choice(_ENDS), target="controller", for_ms=rng.randint(300, 3_000)),
+        FaultPlan(
+            at_ms=at_ms + rng.randint(0, 1_500), kind=rng.choice(_ENDS), target="controller", for_ms=rng.randint(300, 3_000)
+        ),
     )
 
 
@@ -182,7 +184,9 @@ def new_disk_votes(rng: random.Random, shape: Shape, at_ms: int) -> Sequence[Fau
     return (
         FaultPlan(at_ms=at_ms, kind="cut-quorum", target=behind, for_ms=wiped_ms + 500 - at_ms),
         FaultPlan(at_ms=wiped_ms, kind="new-disk", target=wiped, for_ms=20),
-        FaultPlan(at_ms=wiped_ms + rng.randint(100, 500), kind=rng.choice(("kill", "isolate")), target="controller", for_ms=gone_ms),
+        FaultPlan(
+            at_ms=wiped_ms + rng.randint(100, 500), kind=rng.choice(("kill", "isolate")), target="controller", for_ms=gone_ms
+        ),
     )
 
 

@@ -14,8 +14,8 @@ from kraftlite.sim.quorum import described
 
 
 class RoleConsistency(MetadataChecker):
-    """Only voters stand for election and lead, by the newest set of their log, and who is about to be removed; only leaders and followers write their logs; only an active controller has answers
-    that wait, and it once led the epoch that it is active in."""
+    """Only voters stand for election and lead, by the newest set of their log, and who is about to be removed; only leaders and
+    followers write their logs; only an active controller has answers that wait, and it once led the epoch in which it is one."""
 
     numbers: ClassVar[tuple[int, ...]] = (10,)
 
@@ -37,7 +37,7 @@ class RoleConsistency(MetadataChecker):
             self.fail(f"candidate {view.node_id} voted for {state.voted} in epoch {state.epoch}")
 
     def _is_on_its_way_out(self, view: NodeView) -> bool:
-        """Return whether the last record of the log takes the node out of the voters, and is not known to be committed (DQ-12)."""
+        """Return whether the last record of the log takes the node out of the voters and is not known to be committed (DQ-12)."""
         last = self.facts.voter_sets.newest_in(view)
         if last is None or last.voters_offset < view.hw:
             return False

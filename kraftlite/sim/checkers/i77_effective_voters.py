@@ -13,8 +13,8 @@ from kraftlite.sim.quorum import described
 
 
 class EffectiveVoters(MetadataChecker):
-    """The configured voters, or those of the bootstrap snapshot, count while the log says nothing. A leader keeps count of exactly
-    those. That committed records are one sequence for everybody, invariant 4 says."""
+    """The configured voters, or those of the bootstrap snapshot, count while the log says nothing. A leader keeps count of
+    exactly those. That committed records are one sequence for everybody, invariant 4 says."""
 
     numbers: ClassVar[tuple[int, ...]] = (77,)
 

@@ -60,6 +60,6 @@ class CountedVotes(MetadataChecker):
                 counted.append(node_id)
         if len(counted) < majority(keys):
             self.fail(
-                f"node {view.node_id} wins epoch {event.raft_epoch} with the votes of {sorted(event.granting_voters)}; only those "
-                f"of {counted} count among the voters {described(keys)}"
+                f"node {view.node_id} wins epoch {event.raft_epoch} with the votes of {sorted(event.granting_voters)}; only "
+                f"those of {counted} count among the voters {described(keys)}"
             )

@@ -13,7 +13,7 @@ from kraftlite.sim.quorum import described
 
 
 class VotersInSnapshots(MetadataChecker):
-    """Looks into each snapshot of a node, written or fetched, once in an incarnation. While kraft.version is 0 it says neither."""
+    """Looks into each snapshot of a node, written or fetched, once an incarnation. While kraft.version is 0 it says neither."""
 
     numbers: ClassVar[tuple[int, ...]] = (87,)
 

@@ -57,9 +57,7 @@ class VoterChanges(MetadataChecker):
         told = self._acknowledged[change] = self._acknowledged.get(change, 0) + 1
         done = self._done.get(change, 0)
         if told > done:
-            self.fail(
-                f"node {target} says that it has done '{_text(change)}', the {told}. time; that is committed {done} times"
-            )
+            self.fail(f"node {target} says that it has done '{_text(change)}', the {told}. time; that is committed {done} times")
 
     def on_commit(self, entry: Entry, before: MetadataState, after: MetadataState) -> None:
         sets = self.facts.voter_sets
@@ -77,8 +75,8 @@ class VoterChanges(MetadataChecker):
         done = self._done[change] = self._done.get(change, 0) + 1
         if done > self._asked.get(change, 0):
             self.fail(
-                f"offset {entry.voters_offset} is committed and says '{_text(change)}', the {done}. time; asked for and not refused "
-                f"was that {self._asked.get(change, 0)} times"
+                f"offset {entry.voters_offset} is committed and says '{_text(change)}', the {done}. time; asked for and not "
+                f"refused was that {self._asked.get(change, 0)} times"
             )
 
 

@@ -29,4 +29,6 @@ class OneChange(MetadataChecker):
             known = it.voters
         if len(open_changes) > 1:
             told = ", ".join(f"{described(it.voters or ())} at {it.voters_offset}" for it in open_changes)
-            self.fail(f"node {view.node_id} has changed the voters {len(open_changes)} times above {end}, which is committed: {told}")
+            self.fail(
+                f"node {view.node_id}: {len(open_changes)} changes of the voters are not committed, which [0,{end}) is: {told}"
+            )

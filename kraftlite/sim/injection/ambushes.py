@@ -1,4 +1,5 @@
-"""Faults that wait for a step of a transaction or of a change of the voters, and strike when somebody takes it: `kill-at-end`, `hold-at-mark`.
+"""Faults that wait for a step of a transaction, or of a change of the voters, and strike when somebody takes it: `kill-at-end`,
+`hold-at-mark`, `stop-at-probed`.
 
 What a clock meets once in thousands of runs, a step meets each time: the moment between the outcome's record and its markers
 lasts for a few hundred microseconds. `amount` is the pause, in microseconds, between the step and the blow.

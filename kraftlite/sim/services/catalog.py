@@ -11,4 +11,11 @@ from kraftlite.sim.services import admin, groups, logs, membership, sessions, tr
 
 Routes = Callable[[Node], Handlers]
 
-ROUTES: Final[tuple[Routes, ...]] = (groups.routes, admin.routes, logs.routes, sessions.routes, transactions.routes, membership.routes)
+ROUTES: Final[tuple[Routes, ...]] = (
+    groups.routes,
+    admin.routes,
+    logs.routes,
+    sessions.routes,
+    transactions.routes,
+    membership.routes,
+)

@@ -99,7 +99,7 @@ class QuorumAdmin(SimClient):
             await self._change(ADD, self._addition(node_id, random_uuid(rng)))
 
     def _is_static(self) -> bool:
-        """Return whether some broker still knows no voters but the configured ones, as `describe` shows it by their directories."""
+        """Return whether some broker knows no voters but the configured ones yet."""
         return any(node.node is not None and node.node.raft.kraft_version() == 0 for node in self.cluster.brokers)
 
     # --- how
