@@ -270,8 +270,7 @@ class Facts:
         self._tell("on_down", view, how)
         view.enter(node.now)
         if how == "wiped":
-            view.forget_disk()
-            view.directory_id = None
+            view.lose_disk()
 
     def step(self, node: SimHost) -> None:
         here = node.now

@@ -4,6 +4,7 @@ finds it there. The voters are those that count at the leader, and a disk counts
 from __future__ import annotations
 
 from typing import ClassVar
+from uuid import UUID
 
 from kraftlite.model.ids import NodeId
 from kraftlite.raft.states import Leader
@@ -32,7 +33,12 @@ class Durability(MetadataChecker):
             self.fail(f"the high watermark {new} of leader {view.node_id} is not the end of a batch in its log")
         voters, views = self.facts.voter_sets.of(view), self.facts.views
         durable = {voter: views[voter].durable_end(new) if is_in(voters, views[voter]) else -1 for voter, _ in voters}
-        holders = [voter for voter in durable if durable[voter] >= new and self._same_there(views[voter], new, last)]
+        holders = [
+            voter
+            for voter, directory in voters
+            if (durable[voter] >= new and self._same_there(views[voter].log, new, last))
+            or self._was_lost(views[voter], directory, new, last)
+        ]
         if len(holders) < majority(voters):
             self.fail(
                 f"leader {view.node_id} says [0,{new}) is committed in epoch {view.raft.epoch}; on disk for good it is only at "
@@ -40,8 +46,12 @@ class Durability(MetadataChecker):
             )
 
     @staticmethod
-    def _same_there(view: NodeView, end: int, last: object) -> bool:
-        return view.log.start == end or view.log.ending_at(end) is last
+    def _same_there(log: LogMemory, end: int, last: object) -> bool:
+        return log.start == end or log.ending_at(end) is last
+
+    def _was_lost(self, view: NodeView, directory: UUID | None, end: int, last: object) -> bool:
+        """Return whether the disk that is in the set had it: the leader may hear of that when the disk is gone already."""
+        return directory in view.lost and self._same_there(view.lost[directory], end, last)
 
     def on_down(self, view: NodeView, how: str) -> None:
         if how == "failed":

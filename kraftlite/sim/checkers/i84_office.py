@@ -56,7 +56,7 @@ class OfficeLeft(MetadataChecker):
         if entry is not None and entry.next_offset > self.facts.committed_end:
             return f"the voters {described(entry.voters or ())} of offset {entry.voters_offset} are not committed"
         for view in views:
-            state = view.state
+            state = view.raft.state
             if view is not leader and not (isinstance(state, Follower) and state.leader_id == leader.node_id):
                 return f"node {view.node_id} is {view.raft.state_name} in epoch {view.raft.epoch} and follows nobody"
         return self._left_out(leader)

@@ -130,6 +130,8 @@ class NodeView:
         self.directory: str = ""
         self.directory_id: UUID | None = None
         self.log = LogMemory()
+        self.lost: dict[UUID | None, LogMemory] = {}
+        """The logs of disks that were replaced, by their directories."""
         self.durable = 0
         """Everything below it was once seen to be on the disk for good."""
         self.forgets = False
@@ -216,6 +218,11 @@ class NodeView:
         """Newest first."""
         files = self.node.disk.surviving(self.directory, ".log")
         return [files[name] for name in sorted(files, reverse=True)]
+
+    def lose_disk(self) -> None:
+        self.lost[self.directory_id] = self.log
+        self.directory_id = None
+        self.forget_disk()
 
     def forget_disk(self, start: int = 0) -> None:
         self.log = LogMemory(start)

@@ -68,7 +68,7 @@ class QuorumAdmin(SimClient):
     async def _draw(self, found: DescribeQuorumResponse) -> None:
         rng = self.rng
         voters = _voters(found)
-        lost = [it for it, directory in voters.items() if directory is not None and directory != self.cluster.directory_id(it)]
+        lost = [it for it, directory in voters.items() if directory not in (None, self.cluster.directory_id(it))]
         spares = [node.node_id for node in self.cluster.controllers if node.node_id not in voters]
         what = rng.randrange(16)
         if self._is_static() and what < 12:
@@ -117,8 +117,14 @@ class QuorumAdmin(SimClient):
             await self.upgrade()
         elif node_id is not None and kind == ADD:
             await self.add(node_id)
-        elif node_id is not None:
+        elif node_id is not None and not self._some_disk_is_lost():
             await self.remove(node_id, self.cluster.directory_id(node_id))
+
+    def _some_disk_is_lost(self) -> bool:
+        """Return whether some controller knows of a voter with another directory than that node has: a majority must be left."""
+        cores = [it.node.raft.core for it in self.cluster.controllers if it.node is not None and it.started]
+        keys = [key for core in cores for key in core.voters.keys]
+        return any(key.directory_id not in (None, self.cluster.directory_id(key.id)) for key in keys)
 
     async def add(self, node_id: NodeId) -> None:
         request = self._addition(node_id, self.cluster.directory_id(node_id))
