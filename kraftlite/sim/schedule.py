@@ -34,8 +34,9 @@ def scene_names(theme: str) -> Sequence[str]:
 
 def play(theme: str, name: str, seed: int, shape: Shape, duration_ms: int) -> tuple[FaultPlan, ...]:
     """One scene of the theme, again and again, and nothing else. Raises KeyError for a name that there is not."""
-    scenes = membership_scenes if theme == MEMBERSHIP else transaction_scenes
-    return scenes.play(name, seed, shape, duration_ms)
+    if theme == MEMBERSHIP:
+        return membership_scenes.play(name, seed, shape, duration_ms)
+    return transaction_scenes.play(name, seed, shape, duration_ms)
 
 
 def draw(rng: random.Random, shape: Shape, duration_ms: int) -> list[FaultPlan]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar, Final
 
+from kraftlite.model.ids import NodeId
 from kraftlite.raft.states import Follower, Leader
 from kraftlite.sim.checkers.base import World
 from kraftlite.sim.checkers.facts import MetadataChecker
@@ -68,7 +69,7 @@ class OfficeLeft(MetadataChecker):
             return None
         keys = self.facts.voter_sets.of(leader)
         for number in quorum.forming.joins:
-            if not is_in(keys, self.facts.views[number]):
+            if not is_in(keys, self.facts.views[NodeId(number)]):
                 return f"controller {number} joins by itself and is not among the voters {described(keys)}"
         for voter in leader.raft.voters.voters:
             view = self.facts.views[voter.id]

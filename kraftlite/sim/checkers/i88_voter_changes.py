@@ -14,7 +14,7 @@ from kraftlite.sim.checkers.facts import MetadataChecker
 from kraftlite.sim.checkers.model import MetadataState
 from kraftlite.sim.checkers.views import Entry
 from kraftlite.sim.quorum import one_step
-from kraftlite.simhost.network import Exchange
+from kraftlite.simhost.network import AnyExchange
 
 _OPEN: Final = (ErrorCode.NONE, ErrorCode.REQUEST_TIMED_OUT, ErrorCode.NOT_LEADER_OR_FOLLOWER)
 """Answers after which the record may be in the log, and stay."""
@@ -42,11 +42,11 @@ class VoterChanges(MetadataChecker):
         self.facts.watch_answer(ADD_VOTER, self._on_answer)
         self.facts.watch_answer(REMOVE_VOTER, self._on_answer)
 
-    def _on_arrival(self, exchange: Exchange[_REQUEST, _RESPONSE]) -> None:
+    def _on_arrival(self, exchange: AnyExchange) -> None:
         change = _change_of(exchange.request)
         self._asked[change] = self._asked.get(change, 0) + 1
 
-    def _on_served(self, exchange: Exchange[_REQUEST, _RESPONSE], response: _RESPONSE) -> None:
+    def _on_served(self, exchange: AnyExchange, response: _RESPONSE) -> None:
         if response.error not in _OPEN:
             self._asked[_change_of(exchange.request)] -= 1
 

@@ -168,7 +168,7 @@ def a_removed_leader_that_stays(cluster: WatchedCluster) -> None:
 
 @CASES.breaks(VotersInSnapshots, "the log has 1 and {1/.*, 2/.*, 3/.*} there")
 def a_snapshot_without_voters(cluster: WatchedCluster) -> None:
-    cluster.core(cluster.leader_id())._ctx.membership.snapshot_controls = lambda end: ()  # type: ignore[method-assign]
+    cluster.core(cluster.leader_id())._ctx.membership.snapshot_controls = lambda end_offset: ()  # type: ignore[method-assign]
     for number in range(12):
         cluster.create_topic(f"t{number}", replication=1)
     cluster.go(5_000)
