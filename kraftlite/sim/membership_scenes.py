@@ -63,7 +63,7 @@ def _alone_ms(rng: random.Random, shape: Shape) -> int:
 
 
 def added_alone(rng: random.Random, shape: Shape, at_ms: int) -> Sequence[FaultPlan]:
-    """RC-01: a leader that only the new voter reaches appends its addition, and is gone before anybody else has it."""
+    """V1: a leader that only the new voter reaches appends its addition, and is gone before anybody else has it."""
     new, *others = _some(rng, shape)
     alone_ms = _alone_ms(rng, shape)
     kind = rng.choice(("cut", "cut-one-way"))
@@ -76,7 +76,7 @@ def added_alone(rng: random.Random, shape: Shape, at_ms: int) -> Sequence[FaultP
 
 
 def removed_alone(rng: random.Random, shape: Shape, at_ms: int) -> Sequence[FaultPlan]:
-    """RC-02: a leader that no other controller reaches appends a removal; the voter that it removes may be elected, and cuts it
+    """V2: a leader that no other controller reaches appends a removal; the voter that it removes may be elected, and cuts it
     off."""
     alone_ms = _alone_ms(rng, shape)
     gone = rng.choice([*node_ids(shape, "controller"), "controller"])
@@ -88,7 +88,7 @@ def removed_alone(rng: random.Random, shape: Shape, at_ms: int) -> Sequence[Faul
 
 
 def leader_goes_amid_a_change(rng: random.Random, shape: Shape, at_ms: int) -> Sequence[FaultPlan]:
-    """RC-03: the leader goes when a change reaches it, when it asks the new voter, or when that has answered."""
+    """V3: the leader goes when a change reaches it, when it asks the new voter, or when that has answered."""
     deed = rng.choice(("kill", "kill", "power", "pause", "stop"))
     step = rng.choice(("adding", "probe", "probed", "probed", "removing"))
     kind = "remove-voter" if step == "removing" else "add-voter"
@@ -102,7 +102,7 @@ def leader_goes_amid_a_change(rng: random.Random, shape: Shape, at_ms: int) -> S
 
 
 def asked_twice(rng: random.Random, shape: Shape, at_ms: int) -> Sequence[FaultPlan]:
-    """RC-04: what the followers fetch is late, so that the caller's time is over before the change is committed, and it is asked
+    """V4: what the followers fetch is late, so that the caller's time is over before the change is committed, and it is asked
     for again."""
     who, *others = _some(rng, shape)
     late_us = 1000 * period_ms(shape, "controller.quorum.request.timeout.ms", 2_000) * rng.choice((1, 2)) // 2
@@ -119,7 +119,7 @@ def asked_twice(rng: random.Random, shape: Shape, at_ms: int) -> Sequence[FaultP
 
 
 def removed_leader_waits(rng: random.Random, shape: Shape, at_ms: int) -> Sequence[FaultPlan]:
-    """RC-05: the leader is removed while others that its commit needs are cut off; and it, or one of them, may go then."""
+    """V5: the leader is removed while others that its commit needs are cut off; and it, or one of them, may go then."""
     cut = _some(rng, shape)[: rng.choice((1, 2, 2))]
     away_ms = _alone_ms(rng, shape) + rng.randint(-500, 1_000)
     found = [FaultPlan(at_ms=at_ms, kind="isolate", target=it, for_ms=max(100, away_ms + rng.randint(-200, 200))) for it in cut]
@@ -131,7 +131,7 @@ def removed_leader_waits(rng: random.Random, shape: Shape, at_ms: int) -> Sequen
 
 
 def disk_replaced_amid_changes(rng: random.Random, shape: Shape, at_ms: int) -> Sequence[FaultPlan]:
-    """RC-06: a voter's disk is replaced while the leader changes and another controller is added."""
+    """V6: a voter's disk is replaced while the leader changes and another controller is added."""
     wiped, new, *_ = _some(rng, shape)
     return (
         FaultPlan(at_ms=at_ms, kind="new-disk", target=wiped, for_ms=rng.randint(20, 1_000)),
@@ -143,7 +143,7 @@ def disk_replaced_amid_changes(rng: random.Random, shape: Shape, at_ms: int) -> 
 
 
 def upgrade_meets_a_failover(rng: random.Random, shape: Shape, at_ms: int) -> Sequence[FaultPlan]:
-    """RC-07: configured voters come into the log while one of them is down, or while their leader is cut off and goes."""
+    """V7: configured voters come into the log while one of them is down, or while their leader is cut off and goes."""
     down = rng.choice(node_ids(shape, "controller"))
     how = rng.choice(("kill", "isolate", "pause"))
     found = [FaultPlan(at_ms=at_ms, kind=how, target=down, for_ms=rng.randint(300, 4_000))] if rng.randrange(2) else []
@@ -159,7 +159,7 @@ def upgrade_meets_a_failover(rng: random.Random, shape: Shape, at_ms: int) -> Se
 
 
 def snapshot_amid_a_change(rng: random.Random, shape: Shape, at_ms: int) -> Sequence[FaultPlan]:
-    """RC-08: so much is written while changes of the voters wait for their commit that snapshots are made, the log is cut at its
+    """V8: so much is written while changes of the voters wait for their commit that snapshots are made, the log is cut at its
     start, and whoever was away has to load one."""
     away, who, *others = _some(rng, shape)
     late_us = rng.choice((200_000, 500_000, 1_000_000))
@@ -176,7 +176,7 @@ def snapshot_amid_a_change(rng: random.Random, shape: Shape, at_ms: int) -> Sequ
 
 
 def new_disk_votes(rng: random.Random, shape: Shape, at_ms: int) -> Sequence[FaultPlan]:
-    """A voter is cut off and misses something; another one loses its disk; then the leader goes, who alone has what is committed
+    """V9: a voter is cut off and misses something; another one loses its disk; then the leader goes, who alone has what is committed
     together with it. Nobody may win with the vote of the new disk."""
     behind, wiped, *_ = _some(rng, shape)
     gone_ms = _alone_ms(rng, shape) + rng.randint(1_000, 3_000)
@@ -191,7 +191,7 @@ def new_disk_votes(rng: random.Random, shape: Shape, at_ms: int) -> Sequence[Fau
 
 
 def few_are_left(rng: random.Random, shape: Shape, at_ms: int) -> Sequence[FaultPlan]:
-    """Voters are removed until one or two are left, who lose power; others come back."""
+    """V10: voters are removed until one or two are left, who lose power; others come back."""
     everybody = _some(rng, shape)
     found: list[FaultPlan] = []
     for it in everybody[:-1]:

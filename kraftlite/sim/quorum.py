@@ -107,7 +107,7 @@ class SimQuorum:
         self._renewed[number] = None
 
     def beginning(self, number: int) -> Keys:
-        """Who votes at this node before its log says anything."""
+        """The voters of this node before its log says anything."""
         if not self._has_entries:
             spare = number in self._controllers and number not in self._voters
             return () if spare or number in self._renewed else tuple((NodeId(it), None) for it in self._voters)

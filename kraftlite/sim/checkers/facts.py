@@ -382,7 +382,7 @@ class Facts:
         self.elected.setdefault(event.raft_epoch, view.author)
 
     def _resigns(self, view: NodeView, event: LeaderResigned) -> None:
-        """What a leader has committed in the step in which it leaves, it has committed as a leader."""
+        """A leader that leaves has committed as a leader all that it has committed in this step."""
         if view.core is not None:
             self._raft(view, view.core)
 

@@ -1,4 +1,4 @@
-"""Invariant 6, and with it 78 (CI-04): what is committed is on the disks of a majority of the voters for good, and a restart
+"""Invariant 6, and with it 78: what is committed is on the disks of a majority of the voters for good, and a restart
 finds it there. The voters are those that count at the leader, and a disk counts that is the one in their set."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Invariant 76 (CI-01): of two committed sets of voters in a row, at most one replica was added and one removed."""
+"""Invariant 76: of two committed sets of voters in a row, at most one replica was added and one removed."""
 
 from __future__ import annotations
 

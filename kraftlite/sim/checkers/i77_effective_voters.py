@@ -1,4 +1,4 @@
-"""Invariant 77 (CI-02): a node counts the voters that its own log says last, committed or not."""
+"""Invariant 77: a node counts the voters that its own log says last, committed or not."""
 
 from __future__ import annotations
 

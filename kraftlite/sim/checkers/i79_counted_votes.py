@@ -1,4 +1,4 @@
-"""Invariant 79 (CI-05): elections are won with votes of the candidate's own set, each from the directory that is in it."""
+"""Invariant 79: elections are won with votes of the candidate's own set, each from the directory that is in it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Invariant 84 (CI-06): a leader whose removal from the voters is committed leaves its office, and the quorum settles."""
+"""Invariant 84: a leader whose removal from the voters is committed leaves its office, and the quorum settles."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Invariant 87 (CI-07): a metadata snapshot says the voters and the kraft.version that the log says at its end."""
+"""Invariant 87: a metadata snapshot says the voters and the kraft.version that the log says at its end."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Invariant 88 (CI-08): a change of the voters that was acknowledged is committed, once; one that was refused is not."""
+"""Invariant 88: a change of the voters that was acknowledged is committed, once; one that was refused is not."""
 
 from __future__ import annotations
 

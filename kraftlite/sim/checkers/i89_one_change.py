@@ -1,4 +1,4 @@
-"""Invariant 89 (CI-03): above what is committed a log has at most one change of who votes, and a leader makes none before it has
+"""Invariant 89: above what is committed a log has at most one change of who votes, and a leader makes none before it has
 committed something of its own epoch."""
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ class OneChange(MetadataChecker):
     numbers: ClassVar[tuple[int, ...]] = (89,)
 
     def _check_author(self, view: NodeView, entry: Entry) -> None:
-        """What a leader writes into the first batch of its epoch changes listeners at most; an upgrade only names directories."""
+        """The first batch of an epoch changes listeners at most, and an upgrade only names directories."""
         state, sets = view.state, self.facts.voter_sets
         if not isinstance(state, Leader) or state.epoch != entry.epoch or state.hw is not None:
             return

@@ -1,4 +1,4 @@
-"""Who votes: at each node by its own log, and in the cluster by what is committed (DQ-02)."""
+"""The sets of voters: of each node by its own log, and of the cluster by what is committed (DQ-02)."""
 
 from __future__ import annotations
 
