@@ -176,8 +176,8 @@ def snapshot_amid_a_change(rng: random.Random, shape: Shape, at_ms: int) -> Sequ
 
 
 def new_disk_votes(rng: random.Random, shape: Shape, at_ms: int) -> Sequence[FaultPlan]:
-    """V9: a voter is cut off and misses something; another one loses its disk; then the leader goes, who alone has what is committed
-    together with it. Nobody may win with the vote of the new disk."""
+    """V9: a voter is cut off and misses something; another one loses its disk; then the leader goes, who alone has what is
+    committed together with it. Nobody may win with the vote of the new disk."""
     behind, wiped, *_ = _some(rng, shape)
     gone_ms = _alone_ms(rng, shape) + rng.randint(1_000, 3_000)
     wiped_ms = at_ms + rng.randint(300, 900)
