@@ -29,7 +29,7 @@ def draw(seed: int, shape: Shape, duration_ms: int) -> list[FaultPlan]:
             found += rng.choice(list(SCENES.values()))(rng, shape, rng.randint(1_000, max(1_001, duration_ms * 3 // 4)))
     controllers = node_ids(shape, "controller")
     mover = rng.choice(controllers)  # always the same: the others find the quorum at the servers that they were told
-    if rng.randrange(3) == 0:
+    if rng.randrange(2) == 0:
         found.append(FaultPlan(at_ms=rng.randint(2_000, 10_000), kind="new-port", target=mover, for_ms=rng.randint(50, 2_000)))
     at_ms = rng.randint(2_000, 8_000)
     while rng.randrange(2) and at_ms < duration_ms:

@@ -18,7 +18,8 @@ _GAP_US: Final = 1_000_000
 
 class OfficeLeft(MetadataChecker):
     """It does so within a request timeout. When the faults are over every controller follows the leader, the last change of the
-    voters is committed, every voter has the listener in its entry that it listens at, and who joins by itself has joined."""
+    voters is committed, every voter has the listener in its entry that it listens at, or has told its leader what it supports
+    where there are no entries, and who joins by itself has joined."""
 
     numbers: ClassVar[tuple[int, ...]] = (84,)
 
@@ -62,11 +63,20 @@ class OfficeLeft(MetadataChecker):
                 return f"node {view.node_id} is {view.raft.state_name} in epoch {view.raft.epoch} and follows nobody"
         return self._left_out(leader)
 
+    @staticmethod
+    def _unknown_voter(leader: NodeView) -> str | None:
+        state = leader.raft.state
+        known = state.described.voters if isinstance(state, Leader) and state.described is not None else ()
+        silent = [voter.id for voter in known if not voter.listeners]
+        return f"the leader, node {leader.node_id}, does not know what voters {silent} support" if silent or not known else None
+
     def _left_out(self, leader: NodeView) -> str | None:
-        """Say who is not in the set as it should be, where the voters are in the log."""
+        """Say who is not in the set as it should be, where the voters are in the log, or can come there."""
         quorum = self.world.cluster.quorum
-        if quorum.forming is None or leader.raft.metalog.membership.is_static:
+        if quorum.forming is None:
             return None
+        if leader.raft.metalog.membership.is_static:
+            return self._unknown_voter(leader)
         keys = self.facts.voter_sets.of(leader)
         for number in quorum.forming.joins:
             if not is_in(keys, self.facts.views[NodeId(number)]):

@@ -69,12 +69,14 @@ class QuorumAdmin(SimClient):
         rng = self.rng
         voters = _voters(found)
         lost = [it for it, directory in voters.items() if directory not in (None, self.cluster.directory_id(it))]
+        forming = self.cluster.quorum.forming
+        helpless = [it for it in lost if forming is None or it not in forming.joins]
         spares = [node.node_id for node in self.cluster.controllers if node.node_id not in voters]
         what = rng.randrange(16)
         if self._is_static() and what < 12:
             await self.upgrade()
-        elif lost and what < 10:
-            gone = rng.choice(lost)
+        elif helpless and what < 10:
+            gone = rng.choice(helpless)
             await self.remove(gone, voters[gone])
         elif spares and what < (11 if len(voters) < 3 else 7):
             await self.add(rng.choice(spares))

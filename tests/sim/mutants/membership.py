@@ -217,7 +217,12 @@ def last_voter_removed(patch: Patch) -> None:
     patch.edit(Changes, "on_remove_request", ("if len(ctx.voters) == 1:", "if False and len(ctx.voters) == 1:"))
 
 
-@mutant("new-disk-never-joins", "a controller with a new disk does not ask for its old entry to be removed", expects=("84",))
+@mutant(
+    "new-disk-never-joins",
+    "a controller with a new disk does not ask for its old entry to be removed",
+    expects=("84", "liveness"),
+    scene="disk-replaced-amid-changes",
+)
 def new_disk_never_joins(patch: Patch) -> None:
     """KIP-1186, DQ-38: an addition is refused while an entry with the same id is there."""
     patch.edit(Joining, "_ask", ("elif own is not None:", "elif False:"))

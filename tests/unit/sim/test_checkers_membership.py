@@ -249,6 +249,7 @@ def test_a_quorum_that_is_not_whole_is_not_settled(make: Callable[..., WatchedCl
 
 def test_configured_voters_are_those_of_the_beginning(make: Callable[..., WatchedCluster]) -> None:
     cluster = make(*MEMBERSHIP, forming=Forming(how=STATIC, voters=(1, 2, 3)))
-    cluster.until(lambda: unsettled(cluster) is None, "everybody to follow the leader")
+    assert "does not know what voters" in str(unsettled(cluster))
+    cluster.until(lambda: unsettled(cluster) is None, "everybody to follow the leader and to tell it what it supports")
     assert cluster.core(1).voters.ids == cluster.core(BROKER).voters.ids == (1, 2, 3)
     assert cluster.core(SPARE).voters.ids == ()
