@@ -113,7 +113,12 @@ def truncated_voters_stay(patch: Patch) -> None:
     patch.edit(Membership, "truncate_to", ("self._voters.truncate_to(end)", "pass"))
 
 
-@mutant("snapshot-has-newest-voters", "a snapshot says the newest voters and not those at its end", expects=("87",))
+@mutant(
+    "snapshot-has-newest-voters",
+    "a snapshot says the newest voters and not those at its end",
+    expects=("87",),
+    scene="snapshot-amid-a-change",
+)
 def snapshot_has_newest_voters(patch: Patch) -> None:
     """DQ-05: who loads such a snapshot counts by a set that was never committed, and has no record to take back."""
 
@@ -123,7 +128,12 @@ def snapshot_has_newest_voters(patch: Patch) -> None:
     patch.around(Membership, "snapshot_controls", newest)
 
 
-@mutant("loaded-snapshot-says-no-voters", "a node that loads a snapshot does not read its voters", expects=("77", "liveness"))
+@mutant(
+    "loaded-snapshot-says-no-voters",
+    "a node that loads a snapshot does not read its voters",
+    expects=("77", "liveness"),
+    scene="snapshot-amid-a-change",
+)
 def loaded_snapshot_says_no_voters(patch: Patch) -> None:
     """DQ-05: behind the start of the log only the snapshot knows who votes."""
 
@@ -133,7 +143,12 @@ def loaded_snapshot_says_no_voters(patch: Patch) -> None:
     patch.around(Membership, "load", without)
 
 
-@mutant("change-without-own-commit", "a leader changes the voters before it has committed anything of its epoch", expects=("89",))
+@mutant(
+    "change-without-own-commit",
+    "a leader changes the voters before it has committed anything of its epoch",
+    expects=("89",),
+    scene="leader-goes-amid-a-change",
+)
 def change_without_own_commit(patch: Patch) -> None:
     """Ongaro, raft-dev, July 2015, "bug in single-server membership changes": two leaders, each with a change that the other one
     has not, may then count by sets without a common majority."""
@@ -141,7 +156,12 @@ def change_without_own_commit(patch: Patch) -> None:
     patch.edit(Changes, "_is_settled", ("leader.hw is not None and leader.hw > last", "(self._ctx.hw or 0) > last"))
 
 
-@mutant("two-changes-at-once", "a change of the voters begins before the last one is committed", expects=("89", "76"))
+@mutant(
+    "two-changes-at-once",
+    "a change of the voters begins before the last one is committed",
+    expects=("89", "76"),
+    scene="snapshot-amid-a-change",
+)
 def two_changes_at_once(patch: Patch) -> None:
     """Raft dissertation, §4.1: changes one server at a time are safe only one at a time."""
     patch.edit(Changes, "_is_settled", ("leader.hw is not None and leader.hw > last", "True"))
