@@ -51,6 +51,8 @@ def may_lose_a_disk(injector: Injector) -> bool:
         keys = core.voters.keys
         if 0 < len(keys) < _LEAST or any(present.get(key.id) != key.directory_id for key in keys):
             return False
+        if any(voter.endpoint.port != cluster.quorum.port(voter.id) for voter in core.voters.voters):
+            return False
     return True
 
 
@@ -59,10 +61,11 @@ def _core(node: SimHost) -> RaftCore | None:
 
 
 def new_port(injector: Injector, plan: FaultPlan) -> None:
-    """The controller restarts with its listener on another port, where the voters are in the log."""
+    """The controller restarts with its listener on another port, where the voters are in the log. Until a leader has heard of
+    that nobody can ask it for a vote, so it counts as lost."""
     node = injector.resolve(plan.target)
     core = None if node is None else _core(node)
-    if node is None or core is None or not node.config.is_controller or core.metalog.membership.is_static:
+    if node is None or core is None or not node.config.is_controller or not may_lose_a_disk(injector):
         return
     injector.note(f"new-port {node.node_id} for {plan.for_ms} ms")
     injector.cluster.quorum.move(node.node_id)

@@ -80,7 +80,7 @@ class QuorumAdmin(SimClient):
             await self.remove(gone, voters[gone])
         elif spares and what < (11 if len(voters) < 3 else 7):
             await self.add(rng.choice(spares))
-        elif what < 13 and not lost and len(voters) > rng.choice((1, 2, 2, 3)):
+        elif what < 13 and not lost and not self._some_voter_is_lost() and len(voters) > rng.choice((1, 2, 2, 3)):
             gone = found.leader_id if rng.randrange(5) < 2 and found.leader_id in voters else rng.choice(list(voters))
             if spares and rng.randrange(4) == 0:
                 await asyncio.gather(self.add(rng.choice(spares)), self.remove(gone, voters[gone]))
@@ -119,14 +119,19 @@ class QuorumAdmin(SimClient):
             await self.upgrade()
         elif node_id is not None and kind == ADD:
             await self.add(node_id)
-        elif node_id is not None and not self._some_disk_is_lost():
+        elif node_id is not None and not self._some_voter_is_lost():
             await self.remove(node_id, self.cluster.directory_id(node_id))
 
-    def _some_disk_is_lost(self) -> bool:
-        """Return whether some controller knows of a voter with another directory than that node has: a majority must be left."""
+    def _some_voter_is_lost(self) -> bool:
+        """Return whether some controller knows of a voter with another directory or port than that node has: a majority must be
+        left."""
         cores = [it.node.raft.core for it in self.cluster.controllers if it.node is not None and it.started]
-        keys = [key for core in cores for key in core.voters.keys]
-        return any(key.directory_id not in (None, self.cluster.directory_id(key.id)) for key in keys)
+        voters = [voter for core in cores for voter in core.voters.voters]
+        quorum = self.cluster.quorum
+        return any(
+            it.directory_id not in (None, self.cluster.directory_id(it.id)) or it.endpoint.port != quorum.port(it.id)
+            for it in voters
+        )
 
     async def add(self, node_id: NodeId) -> None:
         request = self._addition(node_id, self.cluster.directory_id(node_id))

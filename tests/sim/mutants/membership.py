@@ -31,17 +31,6 @@ def removed_leader_counts_itself(patch: Patch) -> None:
     patch.edit(Leadership, "update_hw", ("hw = min(ctx.voters.majority_offset(offsets), ctx.metalog.leo)", _REMOVED_COUNTS))
 
 
-@mutant(
-    "removed-leader-needs-one-less",
-    "check-quorum counts a leader that is removed as one of the voters that it hears",
-    expects=("CheckQuorum", "liveness"),
-    scene="removed-leader-waits",
-)
-def removed_leader_needs_one_less(patch: Patch) -> None:
-    """KAFKA-16531: a removed leader that did not hear a majority of the others any more stayed in office."""
-    patch.edit(Leadership, "_fetchers_needed", ("(1 if self._ctx.is_voter else 0)", "1"))
-
-
 @mutant("single-voter-steps-down", "the only voter resigns because nobody fetches from it", expects=("CheckQuorum", "liveness"))
 def single_voter_steps_down(patch: Patch) -> None:
     """KAFKA-16144: check-quorum, which had only just come, made every controller that was alone resign again and again."""
@@ -81,20 +70,6 @@ def update_voter_not_sent(patch: Patch) -> None:
     """KAFKA-18001: UpdateRaftVoter was not known to the channel, so that it was never sent: no entry was ever mended, and no
     configured quorum could be upgraded."""
     patch.edit(Joining, "_ask", ("if voter is not None and ctx.requests", "if False and voter is not None and ctx.requests"))
-
-
-@mutant(
-    "observers-refuse-votes",
-    "a node that is not in its own newest set of voters grants no vote",
-    expects=("liveness",),
-    scene="added-alone",
-)
-def observers_refuse_votes(patch: Patch) -> None:
-    """KAFKA-16526: quorum-state refused the vote of an observer, which may be a voter by a record that it has not got yet;
-    without that vote nobody could win."""
-    patch.edit(
-        Elections, "on_vote_request", ("granted = ctx.state.can_grant(", "granted = ctx.is_voter and ctx.state.can_grant(")
-    )
 
 
 @mutant("uncommitted-voters-ignored", "a set of voters counts only when it is committed", expects=("77", "14", "crash"))
@@ -144,19 +119,6 @@ def loaded_snapshot_says_no_voters(patch: Patch) -> None:
 
 
 @mutant(
-    "change-without-own-commit",
-    "a leader changes the voters before it has committed anything of its epoch",
-    expects=("89",),
-    scene="leader-goes-amid-a-change",
-)
-def change_without_own_commit(patch: Patch) -> None:
-    """Ongaro, raft-dev, July 2015, "bug in single-server membership changes": two leaders, each with a change that the other one
-    has not, may then count by sets without a common majority."""
-    patch.edit(Changes, "_check_ready", ("if leader.hw is None:", "if self._ctx.hw is None:"))
-    patch.edit(Changes, "_is_settled", ("leader.hw is not None and leader.hw > last", "(self._ctx.hw or 0) > last"))
-
-
-@mutant(
     "two-changes-at-once",
     "a change of the voters begins before the last one is committed",
     expects=("89", "76"),
@@ -192,17 +154,6 @@ def votes_of_any_directory(patch: Patch) -> None:
         return bool(self._ctx.node_id == voter_id)
 
     patch.set(Elections, "_is_for_us", any_directory)
-
-
-@mutant(
-    "spare-acknowledges-in-memory",
-    "a controller that has not read that it is a voter acknowledges what is not on its disk",
-    expects=("78", "6"),
-)
-def spare_acknowledges_in_memory(patch: Patch) -> None:
-    """RF-29: only what is durable may be acknowledged, and a fetch of a new voter counts before it knows that it is one."""
-    durable = "self.is_voter or (self.config.may_become_voter and not self.membership.is_static)"
-    patch.edit(RaftContext, "acknowledges", (durable, "self.is_voter"))
 
 
 @mutant(
