@@ -45,7 +45,11 @@ class _SimCommand(click.Command):
 @click.option(
     "--fault", "fault_lines", multiple=True, metavar="LINE", help="A fault, e.g. '12000 kill leader t1-0 for 3000'. Repeatable."
 )
-@click.option("--scene", metavar="NAME", help="This scene of transactions, again and again, instead of the faults of the seed.")
+@click.option(
+    "--scene",
+    metavar="NAME",
+    help="This scene of transactions (of voters: --theme membership), again and again, instead of the faults of the seed.",
+)
 @click.option("--no-faults", is_flag=True, help="None of the faults that the seed would draw.")
 @click.option("--until", type=float, metavar="SECONDS", help="Print no event that is later than this.")
 @click.option(
@@ -146,16 +150,17 @@ def milliseconds(seconds: float, option: str) -> int:
 
 def _with_scene(plan: RunPlan, name: str | None) -> RunPlan:
     """The plan with the faults of a scene; None: as it is."""
-    from kraftlite.sim.transaction_scenes import ALL, play
+    from kraftlite.sim.schedule import play, scene_names
 
     if name is None:
         return plan
     if plan.faults is not None:
         raise click.UsageError("--scene says which faults there are: --fault and --no-faults cannot be given with it")
-    if name not in ALL:
-        raise click.BadParameter(f"unknown scene {name!r}: known are {', '.join(ALL)}", param_hint="--scene")
+    known = scene_names(plan.theme)
+    if name not in known:
+        raise click.BadParameter(f"unknown scene {name!r}: known are {', '.join(known)}", param_hint="--scene")
     shape, _ = plan.drawn()
-    return replace(plan, faults=play(name, plan.seed, shape, plan.duration_ms))
+    return replace(plan, faults=play(plan.theme, name, plan.seed, shape, plan.duration_ms))
 
 
 def _plan(text: str) -> RunPlan:

@@ -6,12 +6,15 @@ import asyncio
 import random
 from collections.abc import Callable, Mapping
 from typing import Any, Final
+from uuid import UUID
 
-from kraftlite.config.server import load
+from kraftlite.config.server import ServerConfig, load
 from kraftlite.model.ids import NodeId
+from kraftlite.node.meta_properties import read_meta_properties
 from kraftlite.node.storage import format_directories
 from kraftlite.runtime.trace import TraceEvent
 from kraftlite.sim.loop import VirtualLoop
+from kraftlite.sim.quorum import SimQuorum, controllers_of
 from kraftlite.sim.service import client_handlers
 from kraftlite.sim.shape import Shape
 from kraftlite.sim.themes import PLAIN
@@ -55,20 +58,20 @@ class SimCluster:
         self.nodes: dict[NodeId, SimHost] = {}
         roles = shape.roles
         self._drawn = settings_of(theme, seed, sum("broker" in it for it in roles))
-        voters = ",".join(f"{n}@n{n}:9093" for n, it in enumerate(roles, 1) if "controller" in it)
+        self.quorum = SimQuorum(shape.forming, controllers_of(roles), seed)
         for number, role in enumerate(roles, 1):
-            self._add(number, role, voters)
+            self._add(number, role)
 
-    def _add(self, number: int, roles: str, voters: str) -> None:
+    def _config(self, number: int, roles: str) -> ServerConfig:
         listeners = []
         if "broker" in roles:
             listeners += [f"PLAINTEXT://n{number}:9092", f"REPLICATION://n{number}:9192"]
         if "controller" in roles:
-            listeners.append(f"CONTROLLER://n{number}:9093")
+            listeners.append(f"CONTROLLER://n{number}:{self.quorum.port(number)}")
         values = {
             "process.roles": roles,
             "node.id": str(number),
-            "controller.quorum.voters": voters,
+            **self.quorum.settings(number),
             "controller.listener.names": "CONTROLLER",
             "listeners": ",".join(listeners),
             "log.dirs": "/data",
@@ -78,11 +81,14 @@ class SimCluster:
             **(of_broker(self.theme, self.seed, number) if "broker" in roles else {}),
             **self.shape.config,
         }
+        return load(None, {}, values, hostname=lambda: f"n{number}")
+
+    def _add(self, number: int, roles: str) -> None:
         node_id = NodeId(number)
         node = SimHost(
             loop=self.loop,
             network=self.network,
-            config=load(None, {}, values, hostname=lambda: f"n{number}"),
+            config=self._config(number, roles),
             wall_ms=lambda: self.wall_ms(node_id),
             clients=client_handlers,
             on_event=self._event,
@@ -109,7 +115,20 @@ class SimCluster:
             wall_ms=now_ms,
             entropy=self.disk_rng,
             ignore_formatted=ignore_formatted,
+            forming=self.quorum.formation(node.config),
         )
+
+    def configure(self, node_id: NodeId) -> None:
+        """The node reads its configuration anew at its next start."""
+        self.nodes[node_id].config = self._config(node_id, self.shape.roles[node_id - 1])
+
+    def directory_id(self, node_id: NodeId) -> UUID:
+        """The id of the directory with the metadata log that a node has now."""
+        node = self.nodes[node_id]
+        with node.disk.undisturbed():
+            found = read_meta_properties(node.disk, node.config.metadata_log_dir)
+        assert found is not None, f"node {node_id} is not formatted"
+        return found.directory_id
 
     # --- time
 

@@ -26,17 +26,21 @@ FILE_FAULTS: Final = ("rot", "old-files", "stale")
 TIME_FAULTS: Final = ("clocks", "client-clock")
 TROUBLES: Final = (*SLOW_FAULTS, *TORN_FAULTS, *DIRECTORY_FAULTS, *FILE_FAULTS, *TIME_FAULTS, "hold")
 """Drawn by `troubles`, from a random stream of their own; `hold` by a scene, too."""
+QUORUM_FAULTS: Final = ("new-disk", "new-port", "add-voter", "remove-voter", "upgrade-voters")
+"""Drawn by `membership_scenes`, from a random stream of their own. The last three are the administrator's."""
 AMBUSHES: Final = tuple(
     f"{deed}-at-{step}"
     for deed in ("kill", "power", "pause", "stop", "kill-all", "power-all", "late", "hold", "repeat", "orphan", "alone")
     for step in (
         "init", "add", "produce", "question", "answer", "commit", "end", "ending", "ended", "mark", "marker", "marked",
+        "adding", "removing", "probe", "probed",
     )
 )  # fmt: skip
-"""Each waits for a step of a transaction. Drawn by `transaction_scenes`, from a random stream of their own."""
+"""Each waits for a step of a transaction, or of a change of the voters. Drawn by `transaction_scenes` and `membership_scenes`,
+from random streams of their own."""
 ONE_TARGET: Final = frozenset(
     {*NODE_FAULTS, *DISK_FAULTS, *CLOCK_FAULTS, "cut-quorum", "damage"}
-    | {*SLOW_FAULTS, *TORN_FAULTS, *DIRECTORY_FAULTS, *FILE_FAULTS}
+    | {*SLOW_FAULTS, *TORN_FAULTS, *DIRECTORY_FAULTS, *FILE_FAULTS, *QUORUM_FAULTS[:-1]}
 )
 TWO_TARGETS: Final = frozenset({*LINK_FAULTS, "late", "hold"})
 _TARGET: Final = re.compile(r"\d+|controller|leader \S+-\d+")
@@ -75,9 +79,9 @@ def parse(line: str) -> FaultPlan:
     words = line.split()
     try:
         at_ms, kind = int(words[0]), words[1]
-        known = tuple(dict.fromkeys(ALL_FAULTS + SCENE_FAULTS + TROUBLES))
+        known = tuple(dict.fromkeys(ALL_FAULTS + SCENE_FAULTS + TROUBLES + QUORUM_FAULTS))
         if kind not in known and kind not in AMBUSHES:
-            raise ValueError(f"unknown fault {kind!r}: known are {', '.join(known)}, and DEED-at-STEP of a transaction")
+            raise ValueError(f"unknown fault {kind!r}: known are {', '.join(known)}, and DEED-at-STEP")
         fields: dict[str, list[str]] = {"target": [], "and": [], "for": [], "amount": []}
         here = "target"
         for word in words[2:]:

@@ -37,9 +37,9 @@ from kraftlite.sim.knobs import turned
 from kraftlite.sim.loop import SimulationIdle, VirtualLoop
 from kraftlite.sim.shape import Shape, of_release
 from kraftlite.sim.shape import draw as draw_shape
-from kraftlite.sim.themes import ADMIN, DIRECTORIES, KNOBS, LOGS, PLAIN, TRANSACTIONS, TROUBLES
+from kraftlite.sim.themes import ADMIN, DIRECTORIES, KNOBS, LOGS, MEMBERSHIP, PLAIN, TRANSACTIONS, TROUBLES
 from kraftlite.sim.workload import Workload
-from kraftlite.sim.workloads import levels, logs, transaction_settings
+from kraftlite.sim.workloads import levels, logs, membership_settings, transaction_settings
 from kraftlite.simhost.host import SimHost
 from kraftlite.simhost.network import AnyExchange
 
@@ -102,6 +102,7 @@ _THEMED: Final = {
     TROUBLES: variations.vary,
     DIRECTORIES: log_dir_faults.several,
     TRANSACTIONS: transaction_settings.vary,
+    MEMBERSHIP: membership_settings.vary,
 }
 """The change that a theme makes to a shape that is drawn."""
 

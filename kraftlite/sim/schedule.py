@@ -6,12 +6,12 @@ import random
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from kraftlite.sim import elr_scenes, log_dir_faults, transaction_scenes, troubles
+from kraftlite.sim import elr_scenes, log_dir_faults, membership_scenes, transaction_scenes, troubles
 from kraftlite.sim.fault_plan import ALL_FAULTS, GROUP_FAULTS, LINK_FAULTS, FaultPlan
 from kraftlite.sim.scenes import draw_late_scene, draw_scenes
 from kraftlite.sim.shape import Shape
 from kraftlite.sim.targets import any_node, node_ids
-from kraftlite.sim.themes import DIRECTORIES, PLAIN, TRANSACTIONS, TROUBLES
+from kraftlite.sim.themes import DIRECTORIES, MEMBERSHIP, PLAIN, TRANSACTIONS, TROUBLES
 
 
 def draw_all(seed: int, shape: Shape, duration_ms: int, theme: str = PLAIN) -> tuple[FaultPlan, ...]:
@@ -24,7 +24,21 @@ def draw_all(seed: int, shape: Shape, duration_ms: int, theme: str = PLAIN) -> t
         later = log_dir_faults.draw(seed, shape, duration_ms)
     if theme == TRANSACTIONS:
         later = transaction_scenes.draw(seed, shape, duration_ms)
+    if theme == MEMBERSHIP:
+        later = membership_scenes.draw(seed, shape, duration_ms)
     return tuple(sorted(drawn + later, key=lambda it: it.at_ms))
+
+
+def scene_names(theme: str) -> Sequence[str]:
+    """The scenes that can be played by their names in a theme; outside of one, those of transactions."""
+    return tuple(membership_scenes.SCENES if theme == MEMBERSHIP else transaction_scenes.ALL)
+
+
+def play(theme: str, name: str, seed: int, shape: Shape, duration_ms: int) -> tuple[FaultPlan, ...]:
+    """One scene of the theme, again and again, and nothing else. Raises KeyError for a name that there is not."""
+    if theme == MEMBERSHIP:
+        return membership_scenes.play(name, seed, shape, duration_ms)
+    return transaction_scenes.play(name, seed, shape, duration_ms)
 
 
 def draw(rng: random.Random, shape: Shape, duration_ms: int) -> list[FaultPlan]:

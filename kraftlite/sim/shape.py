@@ -9,6 +9,7 @@ from typing import Final
 
 from kraftlite.model.broker_configs import BROKER_CONFIGS
 from kraftlite.model.tuning import Tuning
+from kraftlite.sim.quorum import Forming
 
 _SHOWN: Final = 4
 USUAL_TUNING: Final = Tuning(metadata_cleaning_interval_ms=1_500, elements_per_turn=3)
@@ -55,6 +56,8 @@ class Shape:
     """The numbers that the nodes are built with beside their configuration."""
     knobs: Mapping[str, str] = field(default_factory=dict)
     """The keys of `config` that were drawn beside the shape: see `sim.knobs`."""
+    forming: Forming | None = None
+    """The beginning of a quorum whose voters change; None: all controllers are its voters, for ever."""
 
     @property
     def roles(self) -> tuple[str, ...]:
@@ -71,7 +74,8 @@ class Shape:
         )
         release = "" if self.release is None else f" of {self.release}"
         release += "".join(f" with {name}={level}" for name, level in self.features.items())
-        found = f"{nodes} nodes{release}, delays {self.min_delay_us}-{self.max_delay_us} us; {topics or 'no topics'}"
+        forming = "" if self.forming is None else f", voters {self.forming}"
+        found = f"{nodes} nodes{release}{forming}, delays {self.min_delay_us}-{self.max_delay_us} us; {topics or 'no topics'}"
         odd = [f"{key}={text}" for key, text in self.knobs.items() if text != BROKER_CONFIGS[key].default]
         more = f" and {len(odd) - _SHOWN} more keys" if len(odd) > _SHOWN else ""
         return f"{found}; {' '.join(odd[:_SHOWN])}{more}" if odd else found

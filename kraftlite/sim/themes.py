@@ -16,6 +16,7 @@ KNOBS: Final = "knobs"
 TROUBLES: Final = "troubles"
 TRANSACTIONS: Final = "transactions"
 DIRECTORIES: Final = "directories"
+MEMBERSHIP: Final = "membership"
 
 THEMES: Final = {
     PLAIN: "nothing more",
@@ -25,6 +26,7 @@ THEMES: Final = {
     KNOBS: "odd values of every period, limit and size that is a configuration",
     TRANSACTIONS: "transactional producers, copiers and readers of what is committed",
     DIRECTORIES: "brokers with several log directories, which fail one at a time, and replicas that are moved between them",
+    MEMBERSHIP: "controllers that are added to the voters, removed, replaced and moved",
     TROUBLES: "disks, clocks and event loops that fail, and small internal sizes",
 }
 SETTLED: Final = (PLAIN,)

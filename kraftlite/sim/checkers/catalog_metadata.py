@@ -1,10 +1,11 @@
-"""The checkers of invariants 1 to 14, 16 to 23, 85 and 86: quorum, controller, metadata."""
+"""The checkers of invariants 1 to 14, 16 to 23, 85 and 86, and those of the voters: quorum, controller, metadata."""
 
 from __future__ import annotations
 
 from typing import Final
 
 from kraftlite.sim.checkers.base import CheckerFactory
+from kraftlite.sim.checkers.catalog_membership import MEMBERSHIP
 from kraftlite.sim.checkers.check_quorum import CheckQuorum
 from kraftlite.sim.checkers.facts import MetadataWatch
 from kraftlite.sim.checkers.i01_election_safety import ElectionSafety
@@ -18,7 +19,6 @@ from kraftlite.sim.checkers.i08_no_truncation_below_hw import NoTruncationBelowH
 from kraftlite.sim.checkers.i09_own_epoch_commit import OwnEpochCommit
 from kraftlite.sim.checkers.i10_role_consistency import RoleConsistency
 from kraftlite.sim.checkers.i11_snapshot_at_log_start import SnapshotAtLogStart
-from kraftlite.sim.checkers.i12_membership import Membership
 from kraftlite.sim.checkers.i13_value_verdict import ValueVerdict
 from kraftlite.sim.checkers.i14_no_illegal_state import NoIllegalState
 from kraftlite.sim.checkers.i16_metadata_matching import MetadataMatching
@@ -50,7 +50,7 @@ RAFT_AND_METADATA: Final[tuple[CheckerFactory, ...]] = (
     RoleConsistency,
     CheckQuorum,
     SnapshotAtLogStart,
-    Membership,
+    *MEMBERSHIP,
     ValueVerdict,
     NoIllegalState,
     MetadataMatching,

@@ -24,10 +24,11 @@ from kraftlite.raft.metalog import METADATA_PARTITION
 from kraftlite.raft.states import Leader
 from kraftlite.runtime.trace import TraceEvent
 from kraftlite.runtime.trace.log import LogOpened, LogRestarted, LogTruncated
-from kraftlite.runtime.trace.raft import LeaderElected
+from kraftlite.runtime.trace.raft import LeaderElected, LeaderResigned
 from kraftlite.sim.checkers.base import Checker, Violation, World
 from kraftlite.sim.checkers.model import MetadataHistory, MetadataState, Misfit
 from kraftlite.sim.checkers.views import Entry, EntryPool, LogMemory, NodeView
+from kraftlite.sim.checkers.voter_sets import VoterSets
 from kraftlite.simhost.host import SimHost
 from kraftlite.simhost.network import AnyExchange, Exchange
 
@@ -159,7 +160,8 @@ class Facts:
     def __init__(self, world: World) -> None:
         self.world = world
         self.views: dict[NodeId, NodeView] = {node_id: NodeView(node) for node_id, node in world.nodes.items()}
-        self._voters = tuple(sorted(it for it, view in self.views.items() if view.node.config.is_controller))
+        self.controllers = tuple(sorted(it for it, view in self.views.items() if view.node.config.is_controller))
+        self.voter_sets = VoterSets(world.cluster.quorum)
         self.pool = EntryPool()
         self.serde = MetadataSerde()
         self.history = MetadataHistory()
@@ -180,6 +182,7 @@ class Facts:
         self.served: dict[AnyMethod, list[OnServed[Any, Any]]] = {}
         self._committed_at: dict[int, Entry] = {}
         self.watch(LeaderElected, self._elected)
+        self.watch(LeaderResigned, self._resigns)
         self.watch(LogTruncated, self._truncated)
         self.watch(LogRestarted, self._restarted)
         self.watch(LogOpened, self._opened_log)
@@ -222,8 +225,8 @@ class Facts:
 
     @property
     def voters(self) -> tuple[NodeId, ...]:
-        """The configured ones: every node with the controller role."""
-        return self._voters
+        """Those of the newest set that is committed; before there is one, those with which the cluster began."""
+        return tuple(node_id for node_id, _ in self.voter_sets.newest)
 
     def committed_at(self, base_offset: int) -> Entry | None:
         return self._committed_at.get(base_offset)
@@ -267,7 +270,7 @@ class Facts:
         self._tell("on_down", view, how)
         view.enter(node.now)
         if how == "wiped":
-            view.forget_disk()
+            view.lose_disk()
 
     def step(self, node: SimHost) -> None:
         here = node.now
@@ -378,6 +381,11 @@ class Facts:
     def _elected(self, view: NodeView, event: LeaderElected) -> None:
         self.elected.setdefault(event.raft_epoch, view.author)
 
+    def _resigns(self, view: NodeView, event: LeaderResigned) -> None:
+        """A leader that leaves has committed as a leader all that it has committed in this step."""
+        if view.core is not None:
+            self._raft(view, view.core)
+
     def _raft(self, view: NodeView, core: RaftCore) -> None:
         state = core.state
         if state is not view.state:
@@ -408,6 +416,7 @@ class Facts:
             self.committed.append(entry)
             self._committed_at[entry.base_offset] = entry
             self.committed_end = entry.next_offset
+            self.voter_sets.note(entry)
             self._replay(entry)
 
     def _note_cleared(self, offset: int, old: MetadataState, new: MetadataState) -> None:

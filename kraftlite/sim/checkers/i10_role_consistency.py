@@ -9,11 +9,13 @@ from kraftlite.runtime.trace.raft import BatchAppended
 from kraftlite.sim.checkers.base import World
 from kraftlite.sim.checkers.facts import MetadataChecker
 from kraftlite.sim.checkers.views import NodeView
+from kraftlite.sim.checkers.voter_sets import is_in
+from kraftlite.sim.quorum import described
 
 
 class RoleConsistency(MetadataChecker):
-    """Only voters stand for election and lead; only leaders and followers write their logs; only an active controller has answers
-    that wait, and it once led the epoch that it is active in."""
+    """Only voters stand for election and lead, by the newest set of their log, and who is about to be removed; only leaders and
+    followers write their logs; only an active controller has answers that wait, and it once led the epoch in which it is one."""
 
     numbers: ClassVar[tuple[int, ...]] = (10,)
 
@@ -23,15 +25,24 @@ class RoleConsistency(MetadataChecker):
 
     def on_role(self, view: NodeView) -> None:
         state, core = view.state, view.raft
-        is_voter = view.node_id in self.facts.voters
-        if isinstance(state, Candidate | Leader | Prospective) and not is_voter:
+        voters = self.facts.voter_sets.of(view)
+        is_voter = is_in(voters, view)
+        if isinstance(state, Candidate | Leader | Prospective) and not is_voter and not self._is_on_its_way_out(view):
             self.fail(f"observer {view.node_id} is {state.name} in epoch {state.epoch}")
-        if (core.state_name == "observer") == is_voter:
-            self.fail(f"node {view.node_id} calls itself {core.state_name}; the voters are {self.facts.voters}")
-        if isinstance(state, Follower) and (state.leader_id == view.node_id or state.leader_id not in self.facts.voters):
-            self.fail(f"node {view.node_id} follows node {state.leader_id}; the voters are {self.facts.voters}")
+        if (core.state_name == "observer") == (is_voter or isinstance(state, Leader)):
+            self.fail(f"node {view.node_id} calls itself {core.state_name}; the voters are {described(voters)}")
+        if isinstance(state, Follower) and (state.leader_id == view.node_id or state.leader_id not in self.facts.controllers):
+            self.fail(f"node {view.node_id} follows node {state.leader_id}; the controllers are {self.facts.controllers}")
         if isinstance(state, Candidate) and state.voted.id != view.node_id:
             self.fail(f"candidate {view.node_id} voted for {state.voted} in epoch {state.epoch}")
+
+    def _is_on_its_way_out(self, view: NodeView) -> bool:
+        """Return whether the last record of the log takes the node out of the voters and is not known to be committed (DQ-12)."""
+        last = self.facts.voter_sets.newest_in(view)
+        if last is None or last.voters_offset < view.hw:
+            return False
+        before = [it.voters for it in view.log.controls if it.voters is not None][:-1]
+        return is_in(before[-1] if before else self.facts.voter_sets.at_start(view.node_id, view.log), view)
 
     def _on_appended(self, view: NodeView, event: BatchAppended) -> None:
         if view.core is None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, ClassVar
 
 from kraftlite.metadata import records as r
+from kraftlite.metadata.features import KRAFT_VERSION
 from kraftlite.model.errors import ErrorCode
 from kraftlite.model.ids import NodeId
 from kraftlite.model.messages import controller as m
@@ -48,6 +49,10 @@ class AckCommitted(MetadataChecker):
         facts.watch_answer(methods.UPDATE_FEATURES, self._on_features)
 
     # --- what is committed
+
+    def on_commit(self, entry: Entry, before: MetadataState, after: MetadataState) -> None:
+        if entry.kraft_version is not None:
+            self._effects.add(("feature", KRAFT_VERSION, entry.kraft_version))
 
     def on_record(self, entry: Entry, offset: int, record: r.MetadataRecord, before: MetadataState, after: MetadataState) -> None:
         effects = self._effects

@@ -6,20 +6,26 @@ from collections.abc import Iterable, Iterator
 from uuid import UUID
 
 from kraftlite.controller.core import ControllerCore
-from kraftlite.log.batch import BatchHeader, iter_batches
-from kraftlite.model.ids import NodeId
+from kraftlite.log.batch import BatchHeader, iter_batches, iter_records
+from kraftlite.log.control import KRaftVersion, KRaftVoters, decode_control
+from kraftlite.model.ids import ZERO_UUID, NodeId
 from kraftlite.raft.core import RaftCore
 from kraftlite.raft.quorum_state import FILE_NAME, ElectionState, parse
 from kraftlite.raft.states import RoleState
+from kraftlite.sim.quorum import Keys
 from kraftlite.simhost.host import Incarnation, SimHost
 
 _READ_BYTES = 1 << 20
 
 
+def keys_of(control: KRaftVoters) -> Keys:
+    return tuple(sorted((it.voter_id, None if it.directory_id == ZERO_UUID else it.directory_id) for it in control.voters))
+
+
 class Entry:
     """One batch of the metadata log. Batches of equal bytes are one object: compare with `is`."""
 
-    __slots__ = ("base_offset", "epoch", "is_control", "next_offset", "raw")
+    __slots__ = ("base_offset", "epoch", "is_control", "kraft_version", "next_offset", "raw", "voters", "voters_offset")
 
     def __init__(self, header: BatchHeader, raw: bytes) -> None:
         self.base_offset = header.base_offset
@@ -27,6 +33,20 @@ class Entry:
         self.epoch = header.partition_leader_epoch
         self.is_control = header.is_control
         self.raw = raw
+        self.voters: Keys | None = None
+        """The set of voters that a control batch says, and the offset of its record."""
+        self.voters_offset = -1
+        self.kraft_version: int | None = None
+        if self.is_control:
+            self._read_controls()
+
+    def _read_controls(self) -> None:
+        for record in iter_records(self.raw):
+            control = decode_control(record)
+            if isinstance(control, KRaftVersion):
+                self.kraft_version = control.kraft_version
+            elif isinstance(control, KRaftVoters):
+                self.voters, self.voters_offset = keys_of(control), self.base_offset + record.offset_delta
 
     def __repr__(self) -> str:
         return f"[{self.base_offset},{self.next_offset})@{self.epoch}"
@@ -53,6 +73,8 @@ class LogMemory:
     def __init__(self, start: int = 0) -> None:
         self.start = start
         self.entries: list[Entry] = []
+        self.controls: list[Entry] = []
+        """Those of the entries that say who votes, or the kraft.version."""
         self._by_end: dict[int, Entry] = {}
         self._by_base: dict[int, Entry] = {}
 
@@ -64,6 +86,8 @@ class LogMemory:
         self.entries.append(entry)
         self._by_end[entry.next_offset] = entry
         self._by_base[entry.base_offset] = entry
+        if entry.voters is not None or entry.kraft_version is not None:
+            self.controls.append(entry)
 
     def cut(self, leo: int) -> list[Entry]:
         """Drop what reaches beyond `leo`; the dropped batches, newest first."""
@@ -72,6 +96,8 @@ class LogMemory:
             entry = self.entries.pop()
             del self._by_end[entry.next_offset], self._by_base[entry.base_offset]
             dropped.append(entry)
+        while self.controls and self.controls[-1].next_offset > leo:
+            self.controls.pop()
         return dropped
 
     def beyond(self, leo: int) -> list[Entry]:
@@ -104,6 +130,8 @@ class NodeView:
         self.directory: str = ""
         self.directory_id: UUID | None = None
         self.log = LogMemory()
+        self.lost: dict[UUID | None, LogMemory] = {}
+        """The logs of disks that were replaced, by their directories."""
         self.durable = 0
         """Everything below it was once seen to be on the disk for good."""
         self.forgets = False
@@ -190,6 +218,11 @@ class NodeView:
         """Newest first."""
         files = self.node.disk.surviving(self.directory, ".log")
         return [files[name] for name in sorted(files, reverse=True)]
+
+    def lose_disk(self) -> None:
+        self.lost[self.directory_id] = self.log
+        self.directory_id = None
+        self.forget_disk()
 
     def forget_disk(self, start: int = 0) -> None:
         self.log = LogMemory(start)

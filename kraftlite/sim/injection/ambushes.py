@@ -1,4 +1,5 @@
-"""Faults that wait for a step of a transaction, and strike when somebody takes it: `kill-at-end`, `hold-at-mark`.
+"""Faults that wait for a step of a transaction, or of a change of the voters, and strike when somebody takes it: `kill-at-end`,
+`hold-at-mark`, `stop-at-probed`.
 
 What a clock meets once in thousands of runs, a step meets each time: the moment between the outcome's record and its markers
 lasts for a few hundred microseconds. `amount` is the pause, in microseconds, between the step and the blow.
@@ -10,7 +11,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kraftlite.model.ids import NodeId
-from kraftlite.model.messages.methods import ENROLL, WRITE_MARKERS
+from kraftlite.model.messages.methods import ADD_VOTER, ENROLL, PROBE_VERSIONS, REMOVE_VOTER, WRITE_MARKERS
 from kraftlite.model.method import AnyMethod
 from kraftlite.sim.fault_plan import AMBUSHES, FaultPlan
 from kraftlite.sim.injection import links, nodes
@@ -48,9 +49,14 @@ STEPS: Final[Mapping[str, Step]] = {
     "mark": Step(CALLED, WRITE_MARKERS, True),
     "marker": Step(ARRIVED, WRITE_MARKERS, False),
     "marked": Step(SERVED, WRITE_MARKERS, True),
+    "adding": Step(ARRIVED, ADD_VOTER, False),
+    "removing": Step(ARRIVED, REMOVE_VOTER, False),
+    "probe": Step(CALLED, PROBE_VERSIONS, True),
+    "probed": Step(SERVED, PROBE_VERSIONS, True),
 }
 """The steps by their names: an init, a partition that is added, a batch that is sent, the question of its leader and the answer
-of the coordinator, an offset, an end that comes, is sent, is answered, a marker that is sent, comes, is written."""
+of the coordinator, an offset, an end that comes, is sent, is answered, a marker that is sent, comes, is written. And a voter that
+is to be added or removed, the leader's question to a new voter, and its answer."""
 
 
 def ambush(injector: Injector, plan: FaultPlan) -> None:

@@ -44,8 +44,8 @@ def may_alter(injector: Injector, node: SimHost, kind: str) -> bool:
 
 
 def damage(injector: Injector, plan: FaultPlan) -> None:
-    """The broker dies, and files of partitions are lost that others have: of those in whose ISR it is no longer, as the
-    brokers that run know. Nothing that was acknowledged may be lost by that, so no replica counts as tainted."""
+    """The broker dies, and files of partitions are lost that others have: of those in whose ISR and ELR it is no longer, as
+    the brokers that run know. Nothing that was acknowledged may be lost by that, so no replica counts as tainted."""
     node = injector.one(plan)
     if node is None or not node.config.is_broker:
         return
@@ -79,7 +79,8 @@ def damage_what_others_have(injector: Injector, node: SimHost) -> bool:
     for topic in image.topics:
         for index, registration in topic.partitions.items():
             tp = TopicPartition(topic.name, index)
-            others_have_it = node.node_id in registration.replicas and node.node_id not in registration.isr
+            may_lead = (*registration.isr, *registration.elr, *registration.last_known_elr)
+            others_have_it = node.node_id in registration.replicas and node.node_id not in may_lead
             if others_have_it and has_records(node.disk, log_dir, tp) and injector.rng.randrange(3):
                 if not may_alter(injector, node, "damage"):
                     return True

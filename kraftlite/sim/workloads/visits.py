@@ -7,8 +7,20 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 
 from kraftlite.model.topic_partition import TopicPartition
 from kraftlite.sim.history import History
-from kraftlite.sim.themes import ADMIN, DIRECTORIES, GROUPS, LOGS, TRANSACTIONS
-from kraftlite.sim.workloads import admin, directories, groups, levels, logs, minimum, racks, sessions, stranger, transactions
+from kraftlite.sim.themes import ADMIN, DIRECTORIES, GROUPS, LOGS, MEMBERSHIP, TRANSACTIONS
+from kraftlite.sim.workloads import (
+    admin,
+    directories,
+    groups,
+    levels,
+    logs,
+    membership,
+    minimum,
+    racks,
+    sessions,
+    stranger,
+    transactions,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine
@@ -29,6 +41,7 @@ THEMED: Final[Mapping[str, tuple[Visit, ...]]] = {
     DIRECTORIES: (directories.visit,),
     LOGS: (logs.visit, sessions.visit, racks.visit),
     TRANSACTIONS: (transactions.visit,),
+    MEMBERSHIP: (membership.visit,),
 }
 """By theme: what the runs of that theme have, and no others."""
 

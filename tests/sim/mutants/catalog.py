@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from kraftlite.sim.themes import ADMIN, DIRECTORIES, GROUPS, KNOBS, LOGS, PLAIN, TRANSACTIONS, TROUBLES
+from kraftlite.sim.themes import ADMIN, DIRECTORIES, GROUPS, KNOBS, LOGS, MEMBERSHIP, PLAIN, TRANSACTIONS, TROUBLES
 from tests.sim.mutants.patching import Patch
 
 MODULES: Final = (
@@ -35,6 +35,7 @@ MODULES: Final = (
     "transactions_at_once",
     "transaction_races",
     "directories",
+    "membership",
 )
 
 Change = Callable[[Patch], None]
@@ -51,6 +52,7 @@ AREA_THEMES: Final = {
     "transactions": TRANSACTIONS,
     "transactions_at_once": TRANSACTIONS,
     "transaction_races": TRANSACTIONS,
+    "membership": MEMBERSHIP,
 }
 """The themes in which the mutants of an area are hunted; all others in plain runs."""
 
@@ -61,7 +63,7 @@ class Mutant:
 
     `shape` is the name of a shape that the mutant needs, only where plain seeds do not get there. `lens` changes what is no
     protocol (a size, a period) so that a run of seconds reaches the rule; it holds for runs without the mutant, too. `scene`:
-    the scene of transactions that is played instead of the faults of a seed, only where those get there too rarely.
+    the scene of transactions or of voters that is played instead of the faults of a seed, only where those get there too rarely.
     """
 
     name: str

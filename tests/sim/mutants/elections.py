@@ -95,7 +95,7 @@ def pre_vote_raises_epoch(patch: Patch) -> None:
     patch.edit(Elections, "become_prospective", ("epoch=ctx.epoch,", "epoch=ctx.epoch + 1,"))
 
 
-@mutant("half-is-a-majority", "with an even number of voters, half of them elect a leader", expects=("1", "5"))
+@mutant("half-is-a-majority", "with an even number of voters, half of them elect a leader", expects=("79", "1", "5"))
 def half_is_a_majority(patch: Patch) -> None:
     """(n + 1) / 2 instead of n / 2 + 1. Elasticsearch's minimum_master_nodes, set by hand, was this mistake in the field."""
     patch.edit(VoterSet, "majority", ("return len(self.voters) // 2 + 1", "return (len(self.voters) + 1) // 2"))

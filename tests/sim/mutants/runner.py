@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final, TypeAlias
 
 from kraftlite.sim import run as simulation
-from kraftlite.sim import shape, transaction_scenes
+from kraftlite.sim import schedule, shape
 from kraftlite.sim.run import Outcome, RunPlan, RunResult, run
 from kraftlite.sim.swarm import die_with_parent
 from tests.sim.mutants.catalog import Mutant, mutants
@@ -101,7 +101,7 @@ def plan_of(mutant: Mutant | None, seed: int) -> RunPlan:
     if mutant.scene is None:
         return plan
     drawn, _ = plan.drawn()
-    return replace(plan, faults=transaction_scenes.play(mutant.scene, seed, drawn, plan.duration_ms))
+    return replace(plan, faults=schedule.play(plan.theme, mutant.scene, seed, drawn, plan.duration_ms))
 
 
 def caught_by(result: RunResult) -> str:

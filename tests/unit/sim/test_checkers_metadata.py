@@ -23,8 +23,8 @@ from kraftlite.model.messages.controller import (
 )
 from kraftlite.model.messages.methods import ALLOCATE_PRODUCER_IDS, ALTER_PARTITION, REGISTER_BROKER
 from kraftlite.raft.states import Candidate, Leader
-from kraftlite.raft.voters import VoterSet
 from kraftlite.sim.checkers.base import CheckerFactory
+from kraftlite.sim.checkers.catalog_membership import MEMBERSHIP
 from kraftlite.sim.checkers.catalog_metadata import RAFT_AND_METADATA
 from kraftlite.sim.checkers.check_quorum import CheckQuorum
 from kraftlite.sim.checkers.facts import MetadataWatch
@@ -39,7 +39,6 @@ from kraftlite.sim.checkers.i08_no_truncation_below_hw import NoTruncationBelowH
 from kraftlite.sim.checkers.i09_own_epoch_commit import OwnEpochCommit
 from kraftlite.sim.checkers.i10_role_consistency import RoleConsistency
 from kraftlite.sim.checkers.i11_snapshot_at_log_start import SnapshotAtLogStart
-from kraftlite.sim.checkers.i12_membership import Membership
 from kraftlite.sim.checkers.i13_value_verdict import ValueVerdict
 from kraftlite.sim.checkers.i14_no_illegal_state import NoIllegalState
 from kraftlite.sim.checkers.i16_metadata_matching import MetadataMatching
@@ -57,7 +56,7 @@ from tests.harness.watched_cluster import WatchedCluster, watched
 
 Make = Callable[..., WatchedCluster]
 CASES: Cases[WatchedCluster] = Cases()
-TESTED_ELSEWHERE = ("EligibleLeaders", "FeatureLevels", "ControllersRegistered")
+TESTED_ELSEWHERE = ("EligibleLeaders", "FeatureLevels", "ControllersRegistered", *(it.__name__ for it in MEMBERSHIP))
 METADATA_LOG = "/data/__cluster_metadata-0"
 
 
@@ -139,11 +138,6 @@ def elect_without_votes(cluster: WatchedCluster, node_id: int) -> None:
 
 @CASES.breaks(LeaderCompleteness, "is committed")
 def a_leader_without_what_is_committed(cluster: WatchedCluster) -> None:
-    elect_without_votes(cluster, cluster.follower_ids()[0])
-
-
-@CASES.breaks(ElectionSafety, "with the votes of")
-def a_leader_without_votes(cluster: WatchedCluster) -> None:
     elect_without_votes(cluster, cluster.follower_ids()[0])
 
 
@@ -259,14 +253,6 @@ def a_leader_that_nobody_hears(cluster: WatchedCluster) -> None:
 def a_log_start_without_a_snapshot(cluster: WatchedCluster) -> None:
     cluster.core(cluster.follower_ids()[0]).metalog.log._ctx.log_start_offset = 2
     cluster.go(600)
-
-
-@CASES.breaks(Membership, "for the voters")
-def another_set_of_voters(cluster: WatchedCluster) -> None:
-    node_id = cluster.follower_ids()[0]
-    ctx = cluster.core(node_id)._ctx
-    ctx.membership.voters = VoterSet(ctx.voters.voters[:2])
-    take_role(cluster, node_id)
 
 
 @CASES.breaks(ValueVerdict, "at this offset is committed nothing")
