@@ -23,6 +23,7 @@ from kraftlite.cli.common import (
 )
 from kraftlite.local import cluster as local
 from kraftlite.local import process, state
+from kraftlite.local.ledger import author
 
 
 def print_nodes(cluster: state.LocalCluster) -> None:
@@ -59,7 +60,9 @@ def up(
     directory = data_dir_of(data_dir)
     started = time.monotonic()
     with local_errors():
-        cluster = local.up(directory, controllers=controllers, brokers=brokers, combined=combined, extra=pairs(config))
+        cluster = local.up(
+            directory, controllers=controllers, brokers=brokers, combined=combined, extra=pairs(config), by=author("cli")
+        )
         for warning in local.check_config(cluster):
             click.echo(f"warning: {warning}", err=True)
     if output == "json":
@@ -103,7 +106,7 @@ def supervise(directory: Path) -> None:
     except KeyboardInterrupt:
         click.echo("stopping …", err=True)
         with local_errors():
-            _report_late(local.down(directory))
+            _report_late(local.down(directory, by=author("cli")))
 
 
 def _report_late(late: list[int]) -> None:
@@ -219,7 +222,7 @@ def kill(target: tuple[str, ...], name: str, data_dir: Path | None, output: str)
     directory = data_dir_of(data_dir)
     with local_errors():
         node = _node_of(directory, target)
-        local.kill(directory, node, number)
+        local.kill(directory, node, number, by=author("cli"))
         after = _what_follows(directory, node) if number == signal.SIGKILL and output != "json" else None
     _done(node, "killed" if number == signal.SIGKILL else "told to stop", output)
     if after:
@@ -235,7 +238,7 @@ def pause(target: tuple[str, ...], data_dir: Path | None, output: str) -> None:
     directory = data_dir_of(data_dir)
     with local_errors():
         node = _node_of(directory, target)
-        local.pause(directory, node)
+        local.pause(directory, node, by=author("cli"))
         after = _what_follows(directory, node) if output != "json" else None
     _done(node, "paused", output)
     if after:
@@ -249,7 +252,7 @@ def pause(target: tuple[str, ...], data_dir: Path | None, output: str) -> None:
 def resume(node: int, data_dir: Path | None, output: str) -> None:
     """Let a paused node go on."""
     with local_errors():
-        local.resume(data_dir_of(data_dir), node)
+        local.resume(data_dir_of(data_dir), node, by=author("cli"))
     _done(node, "resumed", output)
 
 
@@ -262,7 +265,7 @@ def restart(target: tuple[str, ...], data_dir: Path | None, output: str) -> None
     directory = data_dir_of(data_dir)
     with local_errors():
         node = _node_of(directory, target)
-        local.restart(directory, node, on_late=_report_late)
+        local.restart(directory, node, on_late=_report_late, by=author("cli"))
     _done(node, "restarted", output)
 
 
@@ -274,7 +277,7 @@ def down(data_dir: Path | None, wipe: bool, output: str) -> None:
     """Stop the local cluster: brokers first, then controllers."""
     directory = data_dir_of(data_dir)
     with local_errors():
-        late = local.down(directory, wipe=wipe)
+        late = local.down(directory, wipe=wipe, by=author("cli"))
     _report_late(late)
     if output == "json":
         print_json({"stopped": True, "wiped": wipe, "killed": late})
