@@ -144,16 +144,6 @@ class Trace:
         self.change(at_s, 1841, cause, leader=(2, 3), epoch=(4, 5), isr=((2, 3, 4), (3, 4)), partition_epoch=1)
         self.record(at_s, 1842, "BrokerRegistrationChange", "broker_id=2 broker_epoch=5 fenced=true", cause, first=1841)
 
-    def fault(self, at_s: float, where: int, kind: str, *, ended_s: float | None = None, how: str = "start") -> None:
-        """A line of the ledger of faults, and its end."""
-        lines: list[dict[str, Any]] = [{"ts": int(at_s * 1000), "event": "fault.asked", "kind": kind}]
-        if ended_s is not None:
-            lines.append({"ts": int(ended_s * 1000), "event": "fault.ended", "how": how})
-        for line in lines:
-            event = from_line({"node": where, "id": "f1", "who": "anna", "door": "cli", **line})
-            assert event is not None
-            self.events.append(event)
-
     def about(self, kind: str = "partition", name: str | None = "orders-0", **span: Any) -> Explanation:
         return explain(self.events, Subject.parse(kind, name), **span)
 
@@ -228,41 +218,6 @@ def test_a_fault_begins_the_chain() -> None:
     trace.say(12.5, 2, node.NodeFaulted(where="log", reason="disk full"))
     trace.fenced()
     assert trace.story("leader_changed").chain.startswith("node 2 failed ▸ broker 2 missed heartbeats from 12.4 s ▸ FENCE @1842")
-
-
-def test_the_ledger_of_faults_names_the_cause() -> None:
-    """Somebody killed the leader: nothing is guessed, also where the trace of the dead node says no more."""
-    trace = Trace()
-    trace.created()
-    trace.fenced()
-    trace.fault(12.5, 2, "kill")
-    story = trace.story("leader_changed")
-    assert story.chain.startswith("node 2 killed by anna (cli) 12.5 s ▸ broker 2 missed heartbeats from 12.4 s ▸ FENCE @1842")
-    silence = story.steps[1]
-    assert silence.because == 1 and "it was killed by anna (cli) at 12.5 s" in silence.what
-    assert not any("paused or cut" in step.what for step in story.steps)
-    told = trace.story("fault", "node", "2")
-    assert told.title == "kill of node 2 by anna (cli)" and told.until_ms is None
-
-
-def test_a_pause_is_told_with_its_end_and_explains_nothing_after_it() -> None:
-    trace = Trace()
-    trace.created()
-    trace.fenced()
-    trace.fault(12.5, 2, "pause", ended_s=24.0, how="resume")
-    silence = trace.story("leader_changed").steps[1]
-    assert "it was paused by anna (cli) at 12.5 s, until the resume by anna (cli) at 24.0 s" in silence.what
-
-
-@pytest.mark.parametrize("ended_s", [5.0, None])
-def test_a_fault_that_is_over_is_no_cause(ended_s: float | None) -> None:
-    """It ended in the ledger, or the node was heard of after it."""
-    trace = Trace()
-    trace.created()
-    trace.fault(4.0, 2, "pause", ended_s=ended_s, how="resume")
-    trace.say(11.0, 2, broker.BrokerFenced(fenced=False))
-    trace.fenced()
-    assert trace.story("leader_changed").chain.startswith("broker 2 missed heartbeats from 12.4 s")
 
 
 def test_a_controlled_shutdown() -> None:
