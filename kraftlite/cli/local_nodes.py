@@ -6,6 +6,7 @@ import re
 import signal
 import time
 from collections.abc import Sequence
+from importlib.util import find_spec
 from pathlib import Path
 
 import click
@@ -21,6 +22,7 @@ from kraftlite.cli.common import (
     print_json,
     print_table,
 )
+from kraftlite.cli.ui import NEEDS, show_links
 from kraftlite.local import cluster as local
 from kraftlite.local import process, state
 from kraftlite.local.ledger import author
@@ -43,6 +45,7 @@ def print_nodes(cluster: state.LocalCluster) -> None:
 @data_dir_option
 @click.option("--detach", "-d", is_flag=True, help="Leave the nodes running and return.")
 @click.option("--config", multiple=True, metavar="KEY=VALUE", help="A configuration value of every node.")
+@click.option("--ui", "with_page", is_flag=True, help="Serve the page on which a failover is watched, beside the nodes.")
 @output_option
 def up(
     controllers: int | None,
@@ -51,6 +54,7 @@ def up(
     data_dir: Path | None,
     detach: bool,
     config: tuple[str, ...],
+    with_page: bool,
     output: str,
 ) -> None:
     """Start a local cluster of real processes; runs until Ctrl-C, or with --detach until `kraftlite down`.
@@ -65,8 +69,10 @@ def up(
         )
         for warning in local.check_config(cluster):
             click.echo(f"warning: {warning}", err=True)
+        links = _page(directory) if with_page else None
     if output == "json":
-        print_json({"bootstrap_servers": cluster.bootstrap_servers, "nodes": [node.describe() for node in cluster.nodes]})
+        found = {"bootstrap_servers": cluster.bootstrap_servers, "nodes": [node.describe() for node in cluster.nodes]}
+        print_json(found if links is None else {**found, "ui": links})
     else:
         print_nodes(cluster)
         click.echo("")
@@ -74,8 +80,25 @@ def up(
         click.echo(f"  export {BOOTSTRAP_VARIABLE}={cluster.bootstrap_servers}")
         if directory != state.default_data_dir({}).absolute():
             click.echo(f"  export {DATA_DIR_VARIABLE}={directory}")
+        if links is not None:
+            show_links(links)
     if not detach:
         supervise(directory)
+
+
+def _page(directory: Path) -> dict[str, str]:
+    """Start the page beside the nodes; returns its links."""
+    if find_spec("starlette") is None or find_spec("uvicorn") is None:
+        raise click.ClickException(f"the cluster runs; {NEEDS}")
+    from kraftlite.ui import beside
+
+    return beside.start(directory)
+
+
+def _stop_page(directory: Path) -> None:
+    from kraftlite.ui import beside
+
+    beside.stop(directory)
 
 
 def supervise(directory: Path) -> None:
@@ -106,6 +129,7 @@ def supervise(directory: Path) -> None:
     except KeyboardInterrupt:
         click.echo("stopping …", err=True)
         with local_errors():
+            _stop_page(directory)
             _report_late(local.down(directory, by=author("cli")))
 
 
@@ -119,12 +143,18 @@ def _report_late(late: list[int]) -> None:
 @output_option
 def ps(data_dir: Path | None, output: str) -> None:
     """The nodes of the local cluster."""
+    from kraftlite.ui import beside
+
     with local_errors():
         cluster = state.load(data_dir_of(data_dir))
+    page = beside.find(Path(cluster.data_dir))
     if output == "json":
-        print_json({"nodes": [node.describe() for node in cluster.nodes]})
+        found = {"nodes": [node.describe() for node in cluster.nodes]}
+        print_json(found if page is None else {**found, "ui": {"pid": page.pid, "address": page.address}})
     else:
         print_nodes(cluster)
+        if page is not None:
+            click.echo(f"\nThe page is served at {page.address} (process {page.pid})")
 
 
 _TARGET = re.compile(r"\d{1,10}|controller|leader \S+-\d{1,10}")
@@ -277,6 +307,7 @@ def down(data_dir: Path | None, wipe: bool, output: str) -> None:
     """Stop the local cluster: brokers first, then controllers."""
     directory = data_dir_of(data_dir)
     with local_errors():
+        _stop_page(directory)
         late = local.down(directory, wipe=wipe, by=author("cli"))
     _report_late(late)
     if output == "json":

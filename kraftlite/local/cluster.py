@@ -19,7 +19,18 @@ from pathlib import Path
 from kraftlite.local import process
 from kraftlite.local.layout import plan, with_metrics_ports, write_files
 from kraftlite.local.ledger import LEDGER_NAME, PYTHON, Ledger, author
-from kraftlite.local.state import STATE_NAME, LocalCluster, LocalError, LocalNode, load, locked, save, update_node
+from kraftlite.local.state import (
+    PAGE_LOG,
+    PAGE_NAME,
+    STATE_NAME,
+    LocalCluster,
+    LocalError,
+    LocalNode,
+    load,
+    locked,
+    save,
+    update_node,
+)
 from kraftlite.obs.faults import Author
 
 READY_TIMEOUT_S = 60.0
@@ -330,6 +341,24 @@ def restart(
     return found
 
 
+def start_node(data_dir: Path, node_id: int, *, by: Author | None = None) -> LocalCluster:
+    """Start a node that has no process, and return when it is ready."""
+    by = by or author(PYTHON)
+    cluster = load(data_dir)
+    node = cluster.node(node_id)
+    ledger = Ledger(data_dir, by)
+    fault = ledger.ask("start", node_id)
+    try:
+        if node.state != process.STOPPED:
+            raise LocalError(f"node {node_id} runs already")
+        found = start(cluster, [node], by=by)
+    except LocalError as error:
+        ledger.fail(fault, node_id, str(error))
+        raise
+    ledger.finish(fault, node_id)
+    return found
+
+
 def stop_nodes(nodes: Sequence[LocalNode]) -> list[int]:
     """SIGTERM, wait, and SIGKILL for those that take too long, whose ids are returned. Paused nodes are resumed first."""
     for node in nodes:
@@ -380,7 +409,7 @@ def _remove_files(data_dir: Path, cluster: LocalCluster) -> None:
         deque(threads.map(partial(shutil.rmtree, ignore_errors=True), parts), maxlen=0)
     for node in cluster.nodes:
         shutil.rmtree(node.directory, ignore_errors=True)
-    for name in (STATE_NAME, LEDGER_NAME, f"{LEDGER_NAME}.1", ".cluster.lock", ".up.lock", _STARTING):
+    for name in (STATE_NAME, LEDGER_NAME, f"{LEDGER_NAME}.1", PAGE_NAME, PAGE_LOG, ".cluster.lock", ".up.lock", _STARTING):
         (data_dir / name).unlink(missing_ok=True)
     with contextlib.suppress(OSError):
         data_dir.rmdir()
