@@ -134,21 +134,36 @@ def _without_owner(claims: Sequence[Claim], fresh: Sequence[Claim]) -> Verdict:
     return Verdict(kind=NOBODY, leader=None, epoch=epoch)
 
 
+@dataclass(frozen=True, slots=True)
+class Since:
+    """When something became what it is. `exact` is False for what was so already when it was seen first: then it is so for at
+    least this long."""
+
+    ms: int
+    exact: bool
+
+
 class Memory:
-    """Since when each verdict is what it is, and which ones have been `spreading` for too long."""
+    """Since when things are what they are, and which verdicts have been `spreading` for too long."""
 
     def __init__(self) -> None:
-        self._since: dict[object, tuple[str, int]] = {}
+        self._since: dict[object, tuple[str, Since]] = {}
 
-    def settle(self, about: object, verdict: Verdict, now_ms: int) -> tuple[Verdict, int]:
-        """The verdict, and since when it is this kind."""
-        kind, since_ms = self._since.get(about, ("", 0))
-        if kind != verdict.kind:
-            since_ms = now_ms
-            self._since[about] = (verdict.kind, since_ms)
-        if verdict.kind == SPREADING and now_ms - since_ms > SPREADING_MS:
+    def since(self, about: object, what: str, now_ms: int) -> Since:
+        """`about` is `what` now; returns since when."""
+        before = self._since.get(about)
+        if before is not None and before[0] == what:
+            return before[1]
+        found = Since(now_ms, exact=before is not None)
+        self._since[about] = what, found
+        return found
+
+    def settle(self, about: object, verdict: Verdict, now_ms: int) -> tuple[Verdict, Since]:
+        """The verdict, and since when it is this kind, about this leader."""
+        since = self.since(about, f"{verdict.kind} {verdict.leader}", now_ms)
+        if verdict.kind == SPREADING and now_ms - since.ms > SPREADING_MS:
             verdict = Verdict(kind=DISAGREE, leader=verdict.leader, epoch=verdict.epoch, leaders=verdict.leaders)
-        return verdict, since_ms
+        return verdict, since
 
     def forget(self, known: Iterable[object]) -> None:
         """Forget all but these: topics come and go."""

@@ -18,6 +18,7 @@ MAX_ROWS: Final = 200
 MAX_FAULTS: Final = 50
 _NAMED: Final = 4
 CONTROLLER: Final = "controller"
+STANDING: Final = "standing"
 
 
 def node_of(node: NodeWords, now_ms: int, faults: Sequence[Fault]) -> dict[str, Any]:
@@ -58,7 +59,7 @@ def _status(status: NodeStatusResponse) -> dict[str, Any]:
 def partition_of(nodes: Sequence[NodeWords], key: Key, now_ms: int, memory: c.Memory) -> dict[str, Any]:
     """One partition: the verdict about its leader, its ISR by whoever knows the newest, and what each replica says of itself."""
     found = c.partition_claims(nodes, key, now_ms)
-    verdict, since_ms = memory.settle(key, c.verdict_of(found), now_ms)
+    verdict, _ = memory.settle(key, c.verdict_of(found), now_ms)
     said = {node.id: node.replicas[key] for node in nodes if key in node.replicas}
     alive = {node.id for node in nodes if node.life(now_ms) == ALIVE}
     teller = _teller(said, verdict, alive)
@@ -66,12 +67,11 @@ def partition_of(nodes: Sequence[NodeWords], key: Key, now_ms: int, memory: c.Me
     isr = [int(member) for member in newest.isr]
     replicas = [int(member) for member in newest.replicas] or sorted({*said, *isr})
     has_leader = verdict.kind in (c.AGREE, c.SPREADING, c.DISAGREE, c.SPLIT, c.SAME_EPOCH)
-    return {
+    row = {
         "name": f"{key[0]}-{key[1]}",
         "topic": key[0],
         "partition": key[1],
         "verdict": verdict.to_dict(),
-        "since_ms": since_ms,
         "claims": [{name: it for name, it in claim.to_dict().items() if name != "heard_ms"} for claim in found],
         "told_by": teller,
         "partition_epoch": newest.partition_epoch,
@@ -83,6 +83,25 @@ def partition_of(nodes: Sequence[NodeWords], key: Key, now_ms: int, memory: c.Me
         "under_min": bool(newest.min_isr) and len(isr) < newest.min_isr,
         "waits_for": sorted(member for member in isr if member not in alive) if has_leader else [],
     }
+    row["standing"] = _standing(row)
+    since = memory.since((STANDING, *key), row["standing"], now_ms)
+    return {**row, "since_ms": since.ms, "since_exact": since.exact}
+
+
+def _standing(row: dict[str, Any]) -> str:
+    """The worst that is to be said of a partition: split, leaderless, under_min, waiting, short, news, or whole."""
+    if row["verdict"]["kind"] in (c.SPLIT, c.SAME_EPOCH):
+        return "split"
+    for name, found in (
+        ("leaderless", row["leaderless"]),
+        ("under_min", row["under_min"]),
+        ("waiting", row["waits_for"]),
+        ("short", row["under_replicated"]),
+        ("news", row["verdict"]["kind"] != c.AGREE),
+    ):
+        if found:
+            return name
+    return "whole"
 
 
 def _teller(said: dict[int, ReplicaState], verdict: c.Verdict, alive: set[int]) -> int:
@@ -108,14 +127,14 @@ def _replica(node: int, said: ReplicaState | None, fresh: bool) -> dict[str, Any
 
 
 def troubled(row: dict[str, Any]) -> bool:
-    return bool(row["verdict"]["kind"] != c.AGREE or row["under_replicated"] or row["waits_for"])
+    return bool(row["standing"] not in ("whole", "news"))
 
 
 def partitions_of(nodes: Sequence[NodeWords], now_ms: int, memory: c.Memory) -> dict[str, Any]:
     """All partitions that some node has spoken of, those with trouble first, and counted. No count is there before any broker has
     said what it holds."""
     keys = sorted({key for node in nodes for key in node.replicas})
-    memory.forget([CONTROLLER, *keys])
+    memory.forget([CONTROLLER, *keys, *((STANDING, *key) for key in keys)])
     rows = [partition_of(nodes, key, now_ms, memory) for key in keys]
     rows.sort(key=lambda row: (not troubled(row), row["topic"].startswith("__"), row["topic"], row["partition"]))
     brokers = [node for node in nodes if "broker" in node.roles]
@@ -145,8 +164,13 @@ def quorum_of(nodes: Sequence[NodeWords], now_ms: int, memory: c.Memory) -> dict
     found = c.controller_claims(nodes, now_ms)
     # A broker follows as an observer: it hears of an election late, which is no disagreement of the quorum.
     voters = {node.id for node in nodes if "controller" in node.roles}
-    verdict, since_ms = memory.settle(CONTROLLER, c.verdict_of([claim for claim in found if claim.by in voters]), now_ms)
-    return {"verdict": verdict.to_dict(), "since_ms": since_ms, "claims": [claim.to_dict() for claim in found]}
+    verdict, since = memory.settle(CONTROLLER, c.verdict_of([claim for claim in found if claim.by in voters]), now_ms)
+    return {
+        "verdict": verdict.to_dict(),
+        "since_ms": since.ms,
+        "since_exact": since.exact,
+        "claims": [claim.to_dict() for claim in found],
+    }
 
 
 # --- the line on top, which says what is wrong
@@ -164,29 +188,30 @@ def headlines(nodes: Sequence[dict[str, Any]], quorum: dict[str, Any], parts: di
     return [_line("ok", f"everybody agrees; all {len(nodes)} nodes answer")]
 
 
-def _line(level: str, text: str, since_ms: int | None = None, kind: str | None = None, name: object = None) -> dict[str, Any]:
+def _line(
+    level: str, text: str, since: tuple[int | None, bool] = (None, True), kind: str | None = None, name: object = None
+) -> dict[str, Any]:
     about = None if kind is None else {"kind": kind, "name": "" if name is None else str(name)}
-    return {"level": level, "text": text, "since_ms": since_ms, "about": about}
+    return {"level": level, "text": text, "since_ms": since[0], "since_exact": since[1], "about": about}
 
 
 def _of_quorum(quorum: dict[str, Any]) -> Iterable[dict[str, Any]]:
-    verdict, since_ms = quorum["verdict"], quorum["since_ms"]
+    verdict, since = quorum["verdict"], (quorum["since_ms"], quorum["since_exact"])
     kind, leader, epoch = verdict["kind"], verdict["leader"], verdict["epoch"]
+    who = " and ".join(map(str, verdict["leaders"]))
     if kind == c.SAME_EPOCH:
-        who = " and ".join(map(str, verdict["leaders"]))
-        yield _line("alarm", f"{who} both lead the quorum in epoch {epoch}: this must never happen", since_ms, CONTROLLER)
+        yield _line("alarm", f"{who} both lead the quorum in epoch {epoch}: this must never happen", since, CONTROLLER)
     elif kind == c.SPLIT:
-        who = " and ".join(map(str, verdict["leaders"]))
-        text = f"{who} each say that they are the active controller; epoch {epoch} of {leader} is the newer one"
-        yield _line("alarm", text, since_ms, CONTROLLER)
+        text = f"{who} each say that they lead the quorum; epoch {epoch} of {leader} is the newest, and only it can commit"
+        yield _line("alarm", text, since, CONTROLLER)
     elif kind == c.LAST_WORD:
-        who = "no controller answers" if leader is None else f"controller {leader} was the active one and does not answer"
-        yield _line("alarm", f"{who}; no other is active yet", since_ms, CONTROLLER)
+        text = "no controller answers" if leader is None else f"controller {leader} was the active one and does not answer"
+        yield _line("alarm", f"{text}; no other is active yet", since, CONTROLLER)
     elif kind == c.NOBODY:
-        yield _line("alarm", "no controller is active: an election runs, or there is no majority", since_ms, CONTROLLER)
+        yield _line("alarm", "no controller is active: an election runs, or there is no majority", since, CONTROLLER)
     elif kind == c.DISAGREE:
         text = f"controller {leader} leads in epoch {epoch}, and not every controller that answers has heard of it"
-        yield _line("warn", text, since_ms, CONTROLLER)
+        yield _line("warn", text, since, CONTROLLER)
 
 
 _LIFE: Final = {
@@ -209,39 +234,34 @@ def _of_nodes(nodes: Sequence[dict[str, Any]]) -> Iterable[dict[str, Any]]:
             past = {"kill": "killed", "pause": "paused", "stop": "stopped"}.get(fault["kind"], fault["kind"])
             text += f", {past} by {fault['who']} ({fault['door']})"
             since_ms = fault["seen_ms"] or fault["asked_ms"]
-        yield _line(level, text, since_ms, "node", node["id"])
+        yield _line(level, text, (since_ms, True), "node", node["id"])
+
+
+_STANDINGS: Final = (
+    ("split", "alarm", "have two nodes that say they lead; the newer epoch counts"),
+    ("leaderless", "alarm", "have no leader that answers"),
+    ("under_min", "alarm", "have fewer replicas in sync than min.insync.replicas: acks=all is refused"),
+    ("waiting", "warn", "wait for {members}, in sync by the metadata and not answering: acks=all is held up"),
+    ("short", "info", "have fewer replicas in sync than replicas"),
+)
 
 
 def _of_partitions(parts: dict[str, Any]) -> Iterable[dict[str, Any]]:
-    rows = parts["rows"]
-    same = [row for row in rows if row["verdict"]["kind"] == c.SAME_EPOCH]
-    split = [row for row in rows if row["verdict"]["kind"] == c.SPLIT]
-    gone = [row for row in rows if row["leaderless"]]
-    waits = [row for row in rows if row["waits_for"]]
-    if same:
-        yield _grouped("alarm", same, "have two leaders in one epoch: this must never happen", len(same))
-    if split:
-        yield _grouped("alarm", split, "have two nodes that say they lead, in different epochs: the newer one counts", len(split))
-    if gone:
-        yield _grouped("alarm", gone, "have no leader that answers", parts["leaderless"])
-    if waits:
-        members = sorted({member for row in waits for member in row["waits_for"]})
-        words = f"wait for {', '.join(map(str, members))}, in sync by the metadata and not answering: acks=all is held up"
-        yield _grouped("warn", waits, words, parts["waiting"])
-    short = [row for row in rows if row["under_replicated"] and not row["leaderless"] and not row["waits_for"]]
-    if short:
-        minimum = sum(row["under_min"] for row in short)
-        words = "have fewer replicas in sync than replicas" + (f"; {minimum} below min.insync.replicas" if minimum else "")
-        yield _grouped("alarm" if minimum else "info", short, words, len(short))
+    for name, level, words in _STANDINGS:
+        rows = [row for row in parts["rows"] if row["standing"] == name]
+        if not rows:
+            continue
+        members = sorted({member for row in rows for member in row["waits_for"]})
+        yield _grouped(level, rows, words.format(members=", ".join(map(str, members))))
 
 
-def _grouped(level: str, rows: Sequence[dict[str, Any]], words: str, count: int) -> dict[str, Any]:
+def _grouped(level: str, rows: Sequence[dict[str, Any]], words: str) -> dict[str, Any]:
     names = ", ".join(row["name"] for row in rows[:_NAMED])
-    more = f" and {count - _NAMED} more" if count > _NAMED else ""
-    if count == 1:
+    more = f" and {len(rows) - _NAMED} more" if len(rows) > _NAMED else ""
+    if len(rows) == 1:
         words = words.replace("have ", "has ", 1).replace("wait for", "waits for", 1)
-    since_ms = min(row["since_ms"] for row in rows)
-    return _line(level, f"{names}{more} {words}", since_ms, "partition", rows[0]["name"])
+    oldest = min(rows, key=lambda row: row["since_ms"])
+    return _line(level, f"{names}{more} {words}", (oldest["since_ms"], oldest["since_exact"]), "partition", rows[0]["name"])
 
 
 def state_of(

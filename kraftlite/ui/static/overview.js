@@ -11,12 +11,19 @@ export function overview(page) {
   return [
     headlines(page),
     tryThis(page),
-    h("section", { "aria-labelledby": "h-controllers" }, h("h2", { id: "h-controllers" }, "Controllers"), h("div", { class: "cards" }, controllers.map((node) => card(page, node)))),
-    h("section", { "aria-labelledby": "h-brokers" }, h("h2", { id: "h-brokers" }, "Brokers"), h("div", { class: "cards" }, brokers.map((node) => card(page, node)))),
+    h("div", { class: "nodes" }, group(page, "Controllers", controllers), group(page, "Brokers", brokers)),
     partitions(page, brokers),
     h("section", { "aria-labelledby": "h-stories" }, h("h2", { id: "h-stories" }, "What happened, and why"), stories(page.stories)),
   ];
 }
+
+function group(page, name, nodes) {
+  const id = `h-${name.toLowerCase()}`;
+  return h("section", { key: name, "aria-labelledby": id }, h("h2", { id }, name), h("div", { class: "cards" }, nodes.map((node) => card(page, node))));
+}
+
+/** For how long something is so; "at least" when it was so before anybody looked. */
+export const lasting = (page, it) => `for ${it.since_exact ? "" : "at least "}${span(page.now() - it.since_ms)}`;
 
 export function headlines(page) {
   return h(
@@ -30,7 +37,7 @@ export function headlines(page) {
           "li",
           { class: line.level },
           h("span", { class: "mark", "aria-hidden": "true" }, { ok: "✔", info: "·", warn: "▲", alarm: "▲" }[line.level]),
-          h("span", {}, line.text, line.since_ms !== null ? h("span", { class: "soft" }, ` · for ${span(page.now() - line.since_ms)}`) : null),
+          h("span", {}, line.text, line.since_ms !== null ? h("span", { class: "soft" }, ` · ${lasting(page, line)}`) : null),
           line.about ? h("button", { class: "link", onclick: () => page.why(line.about) }, "why?") : null,
         ),
       ),
@@ -133,7 +140,7 @@ function line(page, row, brokers) {
   const leader = row.replicas.find((it) => it.node === row.verdict.leader);
   return h(
     "tr",
-    { key: row.name, class: row.leaderless ? "bad" : row.waits_for.length || row.under_replicated ? "warn" : "" },
+    { key: row.name, class: { split: "bad", leaderless: "bad", under_min: "bad", waiting: "warn", short: "warn" }[row.standing] || "" },
     h("th", { scope: "row" }, h("a", { href: `#partition/${encodeURIComponent(row.name)}` }, row.name)),
     brokers.map((node) => h("td", { key: `b${node.id}` }, cell(row, row.replicas.find((it) => it.node === node.id), leader))),
     h("td", {}, row.verdict.epoch === null ? "–" : `e${row.verdict.epoch}`),
@@ -156,11 +163,14 @@ function cell(row, replica, leader) {
 }
 
 export function standing(page, row) {
-  const since = h("span", { class: "soft" }, ` · for ${span(page.now() - row.since_ms)}`);
-  if (row.verdict.kind === "split" || row.verdict.kind === "same_epoch") return [`${row.verdict.leaders.join(" and ")} both say that they lead`, since];
-  if (row.leaderless) return [row.verdict.kind === "silent" ? `${row.verdict.leader} led by the last word, and does not answer` : "nobody leads", since];
-  if (row.under_min) return "fewer in sync than min.insync.replicas: acks=all is refused";
-  if (row.waits_for.length) return `acks=all waits for ${row.waits_for.join(", ")}`;
-  if (row.under_replicated) return `${row.isr.length} of ${row.replicas.length} in sync`;
-  return row.verdict.kind === "spreading" ? "the news of its leader is spreading" : "whole";
+  const words = {
+    split: () => `${row.verdict.leaders.join(" and ")} both say that they lead`,
+    leaderless: () => (row.verdict.kind === "silent" && row.verdict.leader !== null ? `${row.verdict.leader} led by the last word, and does not answer` : "nobody who answers leads"),
+    under_min: () => "fewer in sync than min.insync.replicas: acks=all is refused",
+    waiting: () => `acks=all waits for ${row.waits_for.join(", ")}`,
+    short: () => `${row.isr.length} of ${row.replicas.length} in sync`,
+    news: () => "the news of its leader is spreading",
+    whole: () => "whole",
+  }[row.standing]();
+  return row.standing === "whole" ? words : [words, h("span", { class: "soft" }, ` · ${lasting(page, row)}`)];
 }

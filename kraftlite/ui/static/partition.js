@@ -45,14 +45,14 @@ function bar(page, row, replica, low, top) {
   const node = page.state.nodes.find((it) => it.id === replica.node);
   const part = (value) => `${(100 * Math.max(0, Math.min(1, (value - low) / Math.max(1, top - low)))).toFixed(2)}%`;
   const leads = replica.says === "leader";
-  const words = replica.says === null ? "has not said anything of it" : `${leads ? "leads" : "follows"} in epoch ${replica.epoch} · LEO ${number(replica.leo)} · HW ${number(replica.hw)}`;
+  const words = replica.says === null ? "has not said anything of it" : `${replica.fresh ? "" : "said last that it "}${leads ? "leads" : "follows"} in epoch ${replica.epoch} · LEO ${number(replica.leo)} · HW ${number(replica.hw)}`;
   const late = replica.fresh || !node || node.replicas_ms === null ? "" : ` · last word ${span(page.now() - node.replicas_ms)} ago`;
   return h(
     "li",
     { key: `r${replica.node}` },
-    h("p", {}, h("b", {}, `${leads ? "◆ " : row.isr.includes(replica.node) ? "● " : "◐ "}${replica.node}`), ` ${words}`, node && node.life !== "alive" ? h("span", { class: "bad" }, ` · ${LIFE[node.life].word}`) : null, h("span", { class: "soft" }, late)),
+    h("p", {}, h("b", {}, `${!replica.fresh ? "▨ " : leads ? "◆ " : row.isr.includes(replica.node) ? "● " : "◐ "}${replica.node}`), ` ${words}`, node && node.life !== "alive" ? h("span", { class: "bad" }, ` · ${LIFE[node.life].word}`) : null, h("span", { class: "soft" }, late)),
     replica.leo === null
       ? h("div", { class: "bar unknown" })
-      : h("div", { class: `bar${replica.fresh ? "" : " stale"}${leads ? " leads" : ""}` }, h("div", { class: "leo", style: { width: part(replica.leo) } }), h("div", { class: "hw", style: { width: part(replica.hw) } })),
+      : h("div", { class: `bar${replica.fresh ? "" : " stale"}${leads && replica.fresh ? " leads" : ""}` }, h("div", { class: "leo", style: { width: part(replica.leo) } }), h("div", { class: "hw", style: { width: part(replica.hw) } })),
   );
 }

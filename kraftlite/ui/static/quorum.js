@@ -1,17 +1,18 @@
 // The quorum: what each node says of the active controller.
 
 import { h } from "./dom.js";
+import { lasting } from "./overview.js";
 import { stories } from "./stories.js";
 import { LIFE, VERDICT, number, span } from "./words.js";
 
 export function quorum(page) {
-  const { verdict, since_ms: since } = page.state.quorum;
+  const { verdict } = page.state.quorum;
   const voters = page.state.nodes.filter((node) => node.roles.includes("controller"));
   const others = page.state.nodes.filter((node) => !node.roles.includes("controller"));
   const who = verdict.leaders.length > 1 ? `${verdict.leaders.join(" and ")} each say that they are active` : verdict.leader === null ? "no active controller" : `active controller ${verdict.leader}`;
   return [
     h("h2", {}, "Quorum"),
-    h("p", {}, h("b", {}, who), verdict.epoch === null ? "" : ` in epoch ${verdict.epoch}`, h("span", { class: "soft" }, ` (${VERDICT[verdict.kind]}, for ${span(page.now() - since)})`)),
+    h("p", {}, h("b", {}, who), verdict.epoch === null ? "" : ` in epoch ${verdict.epoch}`, h("span", { class: "soft" }, ` (${VERDICT[verdict.kind]}, ${lasting(page, page.state.quorum)})`)),
     table(page, "Voters", voters),
     others.length ? table(page, "Observers", others) : null,
     h("p", { class: "soft key" }, "Each row is one node's own word. LEO is the end of its metadata log, HW is what it knows to be committed; a voter that lags is behind by a fetch."),

@@ -12,7 +12,7 @@ export function stories(found, empty) {
 }
 
 function one(story) {
-  const length = story.until_ms !== null && story.until_ms > story.from_ms ? ` · ${span(story.until_ms - story.from_ms)}` : story.until_ms === null ? " · goes on" : "";
+  const length = story.kind === "started" ? "" : story.until_ms !== null && story.until_ms > story.from_ms ? ` · ${span(story.until_ms - story.from_ms)}` : story.until_ms === null ? " · goes on" : "";
   return h(
     "details",
     {},

@@ -13,7 +13,7 @@ export function timeline(page) {
     h("h2", {}, "Timeline"),
     h("p", { class: "acts", role: "group", "aria-label": "How far back" }, SPANS.map(([name, ms]) => h("button", { key: name, "aria-pressed": String(page.back === ms), onclick: () => page.setBack(ms) }, name))),
     data ? chart(page, data) : h("p", { class: "soft" }, "Reading what the nodes recorded …"),
-    h("p", { class: "soft key" }, "Green: its process runs, or it leads. Red: fenced, or stood still. Orange: a fault, by whom. Where two bars of one lane lie above each other, two nodes believed to lead at once."),
+    h("p", { class: "soft key" }, "Green: its process runs. Blue: it believes to lead. Red: fenced, or stood still. Orange: a fault, and by whom. Where two bars of one lane lie above each other, two nodes believed to lead at once."),
     h("section", { "aria-labelledby": "h-all" }, h("h3", { id: "h-all" }, "The same in words"), stories(page.stories)),
   ];
 }
@@ -55,7 +55,7 @@ function chart(page, data) {
     { class: "scroll", tabindex: "0", role: "region", "aria-label": "Timeline; the same is told in words below" },
     h(
       "svg",
-      { class: "timeline", viewBox: `0 0 ${width} ${y + 4}`, role: "img", "aria-label": `What each node believed from ${clock(since)} to ${clock(until)}` },
+      { class: "chart", viewBox: `0 0 ${width} ${y + 4}`, role: "img", "aria-label": `What each node believed from ${clock(since)} to ${clock(until)}` },
       grid.map((at, i) => [h("line", { class: "rule", x1: x(at), x2: x(at), y1: 20, y2: y }), h("text", { class: "tick", x: x(at), y: 14, "text-anchor": i === 0 ? "start" : i === ticks ? "end" : "middle" }, clock(at).slice(0, 8))]),
       drawn,
     ),
