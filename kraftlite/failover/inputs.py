@@ -241,7 +241,7 @@ def _read_histories(run: RunData, paths: Sequence[str]) -> None:
 
 
 _ONE_FAULT_MS: Final = 10_000
-"""What a history and the ledger say of a node within this time is one fault: a history notes it when the process is gone."""
+"""A fault that a history and the ledger both tell within this time is one: a history notes it when the process is gone."""
 
 
 def _read_ledger(run: RunData, path: Path) -> None:

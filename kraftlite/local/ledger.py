@@ -60,8 +60,9 @@ def read_faults(data_dir: Path) -> list[Fault]:
 class Ledger:
     """Writes for one author."""
 
-    def __init__(self, data_dir: Path, by: Author) -> None:
+    def __init__(self, data_dir: Path, by: Author, *, max_bytes: int = _MAX_BYTES) -> None:
         self._data_dir = data_dir
+        self._limit = max_bytes // 2
         self._by = by
 
     def ask(self, kind: str, node: int) -> str:
@@ -109,7 +110,7 @@ class Ledger:
             size = os.fstat(fd).st_size
             whole = not size or os.pread(fd, 1, size - 1) == b"\n"
             os.write(fd, (b"" if whole else b"\n") + line.encode() + b"\n")
-            if size > _MAX_BYTES // 2:
+            if size > self._limit:
                 path.replace(path.with_name(LEDGER_NAME + ".1"))
         finally:
             os.close(fd)

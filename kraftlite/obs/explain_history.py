@@ -15,7 +15,7 @@ RECORDS = "controller.records_appended"
 METADATA_LOG = "__cluster_metadata-0"
 _REGISTRATIONS = ("RegisterBroker", "BrokerRegistrationChange", "UnregisterBroker")
 _LAST_WORDS_MS = 500
-"""What a node records within this time of a kill or a pause, it may have begun before."""
+"""An event of a node within this time of a kill or a pause may have begun before it."""
 _HOT = frozenset(
     {
         "controller.stable_advanced",
@@ -78,7 +78,7 @@ class History:
         found = sorted((event for event in events if event.event not in _HOT), key=lambda event: event.ms)
         self.events = [event for event in found if event.event not in faults.EVENTS]
         self.faults = faults.faults_of(found)
-        """What the ledger of faults tells: it is no word of any node."""
+        """The faults of the ledger, which are no word of any node."""
         self.by_node: dict[int, list[Recorded]] = {}
         self.by_partition: dict[str, list[Recorded]] = {}
         self.by_name: dict[str, list[Recorded]] = {}

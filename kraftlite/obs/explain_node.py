@@ -147,7 +147,7 @@ def _deaths(history: History, node: int, clock: Clock) -> Iterator[Story]:
 
 
 def fault_stories(history: History, clock: Clock, node: int | None = None) -> Iterator[Story]:
-    """What the ledger of faults tells of this node, or of all."""
+    """The faults that the ledger tells of this node, or of all."""
     for fault in history.faults:
         if node is not None and fault.node != node:
             continue

@@ -31,7 +31,7 @@ _PAST: Final = {"kill": "killed", "pause": "paused", "stop": "told to stop", "re
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Author:
-    """Who asks for a fault, and by which door: cli, page, api, demo, python."""
+    """The one who asks for a fault, and the door: cli, page, api, demo, python."""
 
     who: str
     door: str
@@ -66,7 +66,7 @@ class Fault:
         return f"{_PAST.get(self.kind, self.kind)} by {self.by}"
 
     def silences(self, from_ms: int, until_ms: int) -> bool:
-        """Whether the node was silent for this fault at some time in between."""
+        """Return whether the node was silent for this fault at some time in between."""
         if self.kind not in SILENCING or self.failed is not None:
             return False
         return self.asked_ms <= until_ms and (self.ended_ms is None or self.ended_ms > from_ms)

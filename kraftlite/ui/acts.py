@@ -65,7 +65,7 @@ class Acts:
         return f"{kind} of node {node} is {'done' if done else 'asked for'}"
 
     def _over(self, task: asyncio.Task[None]) -> None:
-        """What failed late is in the ledger, where the page shows it."""
+        """Take note of the end. A late failure is in the ledger, where the page shows it."""
         self._tasks.discard(task)
         if not task.cancelled():
             task.exception()

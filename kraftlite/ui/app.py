@@ -95,7 +95,7 @@ class Page:
         )
 
     def _timings(self) -> dict[str, int | None]:
-        """How long it takes until the cluster notices; None where the configuration cannot be read."""
+        """The times after which the cluster notices; None where the configuration cannot be read."""
         node = next((it for it in self.watcher.cluster.nodes if it.is_controller), None)
         try:
             config = None if node is None else load_config(node.config_path)
@@ -166,6 +166,8 @@ class Page:
             done = await self.acts.do(value.get("kind"), value.get("node"), operator=request.scope["role"] == OPERATOR, door=door)
         except Refused as error:
             return _error(error.status, str(error))
+        finally:
+            self.watcher.hurry()
         return JSONResponse({"done": done}, status_code=202)
 
 

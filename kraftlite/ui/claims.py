@@ -1,4 +1,4 @@
-"""Who says what of one thing, and what all these claims together amount to. Pure.
+"""Claims of nodes about one thing, and the verdict that all of them together amount to. Pure.
 
 A claim is one node's word about who leads: the quorum, or a partition. A verdict is drawn from all claims about one thing, and
 merges nothing: the claims stay beside it. Only fresh claims count, those of nodes that answer now.
@@ -61,7 +61,7 @@ class Verdict:
 
 
 def controller_claims(nodes: Iterable[NodeWords], now_ms: int) -> list[Claim]:
-    """What each node says of the active controller. An own claim is that of a node that leads the quorum by its own word."""
+    """The word of each node on the active controller. An own claim is that of a node that leads the quorum by its own word."""
     found = []
     for node in nodes:
         status = node.status
@@ -82,7 +82,7 @@ def controller_claims(nodes: Iterable[NodeWords], now_ms: int) -> list[Claim]:
 
 
 def partition_claims(nodes: Iterable[NodeWords], key: Key, now_ms: int) -> list[Claim]:
-    """What each broker that has a replica of this partition says of its leader."""
+    """The word of each broker that has a replica of this partition on its leader."""
     found = []
     for node in nodes:
         said = node.replicas.get(key)
@@ -105,7 +105,7 @@ def partition_claims(nodes: Iterable[NodeWords], key: Key, now_ms: int) -> list[
 
 
 def verdict_of(claims: Sequence[Claim]) -> Verdict:
-    """What the claims about one thing amount to; the same for any order of them."""
+    """The verdict of all claims about one thing; the same for any order of them."""
     if not claims:
         return Verdict(kind=UNHEARD, leader=None, epoch=None)
     fresh = [claim for claim in claims if claim.fresh]
@@ -136,8 +136,8 @@ def _without_owner(claims: Sequence[Claim], fresh: Sequence[Claim]) -> Verdict:
 
 @dataclass(frozen=True, slots=True)
 class Since:
-    """When something became what it is. `exact` is False for what was so already when it was seen first: then it is so for at
-    least this long."""
+    """The time at which something became what it is. `exact` is False for what was so already when it was seen first: then it is
+    so for at least this long."""
 
     ms: int
     exact: bool

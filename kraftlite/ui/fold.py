@@ -67,7 +67,7 @@ def partition_of(nodes: Sequence[NodeWords], key: Key, now_ms: int, memory: c.Me
     isr = [int(member) for member in newest.isr]
     replicas = [int(member) for member in newest.replicas] or sorted({*said, *isr})
     has_leader = verdict.kind in (c.AGREE, c.SPREADING, c.DISAGREE, c.SPLIT, c.SAME_EPOCH)
-    row = {
+    row: dict[str, Any] = {
         "name": f"{key[0]}-{key[1]}",
         "topic": key[0],
         "partition": key[1],
@@ -160,7 +160,7 @@ def page_of(rows: Sequence[dict[str, Any]], wanted: str) -> dict[str, Any]:
 
 
 def quorum_of(nodes: Sequence[NodeWords], now_ms: int, memory: c.Memory) -> dict[str, Any]:
-    """Who says what of the active controller."""
+    """The verdict about the active controller, with all claims."""
     found = c.controller_claims(nodes, now_ms)
     # A broker follows as an observer: it hears of an election late, which is no disagreement of the quorum.
     voters = {node.id for node in nodes if "controller" in node.roles}
@@ -177,7 +177,7 @@ def quorum_of(nodes: Sequence[NodeWords], now_ms: int, memory: c.Memory) -> dict
 
 
 def headlines(nodes: Sequence[dict[str, Any]], quorum: dict[str, Any], parts: dict[str, Any]) -> list[dict[str, Any]]:
-    """What is wrong, the worst first, each with whom it is about and since when; one line that says so when nothing is."""
+    """All that is wrong, the worst first, each with whom it is about and since when; one line that says so when nothing is."""
     found = [*_of_quorum(quorum), *_of_nodes(nodes), *_of_partitions(parts)]
     order = ("alarm", "warn", "info", "ok")
     found.sort(key=lambda line: order.index(line["level"]))

@@ -24,8 +24,9 @@ MAX_EVENTS: Final = 20_000
 class Follower:
     """One file. When it is replaced by a new one, what was left of it is read first (as `<name>.1`)."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, *, first_bytes: int = FIRST_BYTES) -> None:
         self._path = path
+        self._first_bytes = first_bytes
         self._inode: int | None = None
         self._offset = 0
         self._rest = b""
@@ -43,7 +44,7 @@ class Follower:
             self._offset, self._rest = 0, b""
         if self._inode is None:
             self._inode = found.st_ino
-            self._offset = max(0, found.st_size - FIRST_BYTES)
+            self._offset = max(0, found.st_size - self._first_bytes)
         yield from self._lines(self._path, self._inode)
 
     def _lines(self, path: Path, inode: int) -> Iterator[Recorded]:
@@ -74,7 +75,7 @@ def _event(line: bytes) -> Recorded | None:
 
 
 class Record:
-    """What all files tell so far. Used from threads: one at a time reads and makes the history."""
+    """All that the files tell so far. Used from threads: one at a time reads and makes the history."""
 
     def __init__(self) -> None:
         self._followers: dict[Path, Follower] = {}

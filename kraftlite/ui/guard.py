@@ -1,4 +1,4 @@
-"""Who may come in: the guard before every route, and the sessions behind the links.
+"""The guard before every route, and the sessions behind the links.
 
 A link has a token behind `#`, which no server log and no Referer ever sees. The page exchanges it for a cookie. A cookie alone
 does not make a request one of ours: another page on this machine, at another port, is the same site to a browser. So the guard

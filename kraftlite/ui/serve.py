@@ -55,11 +55,13 @@ def listen(port: int | None) -> socket.socket:
 
 
 class _Impatient(H11Protocol):
-    """A connection that must say within REQUEST_S what it wants, so that those that say nothing take nobody's place."""
+    """A connection that must say within `patience_s` what it wants, so that those that say nothing take nobody's place."""
+
+    patience_s = REQUEST_S
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
-        self._patience = self.loop.call_later(REQUEST_S, self._give_up)
+        self._patience = self.loop.call_later(self.patience_s, self._give_up)
 
     def _give_up(self) -> None:
         if self.cycle is None and not self.transport.is_closing():
@@ -88,7 +90,14 @@ class _Server(uvicorn.Server):
         await super().shutdown(sockets)
 
 
-async def serve(data_dir: Path, sock: socket.socket, on_ready: Callable[[Link], None], tokens: Tokens | None = None) -> None:
+async def serve(
+    data_dir: Path,
+    sock: socket.socket,
+    on_ready: Callable[[Link], None],
+    *,
+    tokens: Tokens | None = None,
+    patience_s: float = REQUEST_S,
+) -> None:
     """Serve until SIGINT or SIGTERM; `on_ready` gets the links as soon as connections are taken. Raises LocalError when there is
     no cluster."""
     os.environ.setdefault("GRPC_VERBOSITY", "NONE")
@@ -102,7 +111,7 @@ async def serve(data_dir: Path, sock: socket.socket, on_ready: Callable[[Link], 
     try:
         watcher = Watcher(data_dir, transport)
         page = Page(watcher, acts, tokens, port)
-        server = _Server(_config(page), lambda: on_ready(link), page.streams.close)
+        server = _Server(_config(page, patience_s), lambda: on_ready(link), page.streams.close)
         watching = asyncio.create_task(watcher.run())
         serving = asyncio.create_task(server.serve(sockets=[sock]))
         try:
@@ -117,10 +126,14 @@ async def serve(data_dir: Path, sock: socket.socket, on_ready: Callable[[Link], 
         await transport.close()
 
 
-def _config(page: Page) -> uvicorn.Config:
+def _config(page: Page, patience_s: float) -> uvicorn.Config:
+    class Connection(_Impatient):
+        pass
+
+    Connection.patience_s = patience_s
     return uvicorn.Config(
         page.guard,
-        http=_Impatient,
+        http=Connection,
         ws="none",
         lifespan="off",
         log_config=None,

@@ -1,7 +1,7 @@
 """The stream of states by server-sent events: a bounded number of readers, none of whom can hold up another.
 
 A reader has no queue. It gets the state as it is when it can take one, so whoever is slow skips what was between. A reader that
-takes nothing for STALLED_S is dropped.
+takes nothing for `stalled_s` is dropped.
 """
 
 from __future__ import annotations
@@ -29,6 +29,8 @@ class Streams:
 
     def __init__(self, watcher: Watcher) -> None:
         self._watcher = watcher
+        self.every_s = WATCHED_MS / 1000
+        self.stalled_s = STALLED_S
         self.count = 0
         self.dropped = 0
         """Readers that took nothing for too long."""
@@ -59,7 +61,7 @@ class Streams:
                 task.cancel()
 
     async def _serve(self, send: Send, wanted: str, over: Callable[[], bool], *tasks: asyncio.Task[Any]) -> None:
-        async with asyncio.timeout(STALLED_S):
+        async with asyncio.timeout(self.stalled_s):
             await send({"type": "http.response.start", "status": 200, "headers": _HEADERS})
         version = -1
         while not over():
@@ -69,10 +71,10 @@ class Streams:
             if version != self._watcher.parts_version:
                 version = self._watcher.parts_version
                 lines.append(_event("partitions", page_of(self._watcher.partitions(state["t"])["rows"], wanted)))
-            async with asyncio.timeout(STALLED_S):
+            async with asyncio.timeout(self.stalled_s):
                 await send({"type": "http.response.body", "body": b"".join(lines), "more_body": True})
-            await asyncio.wait(tasks, timeout=WATCHED_MS / 1000, return_when=asyncio.FIRST_COMPLETED)
-        async with asyncio.timeout(STALLED_S):
+            await asyncio.wait(tasks, timeout=self.every_s, return_when=asyncio.FIRST_COMPLETED)
+        async with asyncio.timeout(self.stalled_s):
             await send({"type": "http.response.body", "body": b"", "more_body": False})
 
 

@@ -59,8 +59,8 @@ def _faults(history: History) -> Iterator[Span]:
 
 
 def _ends(history: History, node: int, since_ms: int, names: tuple[str, ...], **facts: Any) -> int | None:
-    """When the node gave up what it took up at `since_ms`: by one of these events, or by the end of its process, which is known
-    from its last word where a new process has started."""
+    """The time at which the node gave up what it took up at `since_ms`: by one of these events, or by the end of its process,
+    which is known from its last word where a new process has started."""
     restart = history.start_after(node, since_ms)
     stopped = history.first("node.stopped", node=node, since_ms=since_ms)
     given_up = history.first(*names, node=node, since_ms=since_ms, **facts) if names else None
@@ -136,7 +136,7 @@ def stories_of(history: History, subject: Subject, since_ms: int) -> list[dict[s
 
 
 def recent_stories(history: History, partitions: Iterable[str], since_ms: int) -> list[dict[str, Any]]:
-    """What happened lately to the quorum, to any node, and to these partitions, the newest first, each story once."""
+    """The latest stories of the quorum, of all nodes, and of these partitions, the newest first, each once."""
     subjects = [Subject("controller"), *(Subject("node", str(node)) for node in history.nodes())]
     subjects += [Subject("partition", name) for name in partitions]
     found: dict[tuple[str, int, str], dict[str, Any]] = {}

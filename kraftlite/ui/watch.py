@@ -6,6 +6,7 @@ Each node has a task of its own, so that one that is silent holds up nobody. Whi
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
 from pathlib import Path
 from typing import Any, Final
@@ -58,6 +59,7 @@ class Watcher:
         self._judged_ms = 0
         self.parts_version = 0
         self._transport = transport
+        self._wake = asyncio.Event()
         self._tasks: dict[int, asyncio.Task[None]] = {}
         self._take(self.cluster)
 
@@ -97,14 +99,23 @@ class Watcher:
                     if node_id not in self._tasks:
                         self._tasks[node_id] = asyncio.create_task(self._ask(node_id))
                 await asyncio.to_thread(self._read)
-                wait_s = max(0.02, self.every_ms / 1000 - (time.monotonic() - began))
-                before = time.monotonic()
-                await asyncio.sleep(wait_s)
-                self.late_ms = round(1000 * (time.monotonic() - before - wait_s))
+                await self._pause(max(0.02, self.every_ms / 1000 - (time.monotonic() - began)))
         finally:
             for task in self._tasks.values():
                 task.cancel()
             await asyncio.gather(*self._tasks.values(), return_exceptions=True)
+
+    def hurry(self) -> None:
+        """Look at once: somebody has done something."""
+        self._wake.set()
+
+    async def _pause(self, wait_s: float) -> None:
+        began = time.monotonic()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(wait_s):
+                await self._wake.wait()
+        self._wake.clear()
+        self.late_ms = max(0, round(1000 * (time.monotonic() - began - wait_s)))
 
     def _read(self) -> None:
         version = self.record.version

@@ -42,6 +42,8 @@ class ReplicaStatesRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplicaState:
+    """One online replica, in the words of its node."""
+
     topic: str
     topic_id: UUID
     partition: int

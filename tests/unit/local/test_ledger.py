@@ -132,10 +132,9 @@ def test_those_who_write_at_once_do_not_mix_lines(cluster: LocalCluster) -> None
     assert len({fault.id for fault in read_faults(directory)}) == 200
 
 
-def test_the_file_is_bounded(cluster: LocalCluster, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("kraftlite.local.ledger._MAX_BYTES", 4_000)
+def test_the_file_is_bounded(cluster: LocalCluster) -> None:
     directory = Path(cluster.data_dir)
-    ledger = Ledger(directory, ANNA)
+    ledger = Ledger(directory, ANNA, max_bytes=4_000)
     asked = [ledger.ask("kill", 2) for _ in range(200)]
     size = sum(path.stat().st_size for path in directory.glob(f"{LEDGER_NAME}*"))
     assert size < 5_000

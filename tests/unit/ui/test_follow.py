@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-import pytest
-
 from kraftlite.ui.follow import Follower, Record
 
 
@@ -47,11 +45,10 @@ def test_damage_costs_itself_alone(tmp_path: Path) -> None:
     assert numbers(Follower(path)) == [1]
 
 
-def test_the_end_of_a_long_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("kraftlite.ui.follow.FIRST_BYTES", 10_000)
+def test_the_end_of_a_long_file(tmp_path: Path) -> None:
     path = tmp_path / "trace.jsonl"
     path.write_text("".join(line(number, text="x" * 100) for number in range(1_000)))
-    found = numbers(Follower(path))
+    found = numbers(Follower(path, first_bytes=10_000))
     assert found[-1] == 999 and 10 < len(found) < 100
 
 

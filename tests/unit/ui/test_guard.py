@@ -227,9 +227,8 @@ async def until(what: Any) -> None:
             await asyncio.sleep(0.01)
 
 
-async def test_a_slow_reader_is_dropped_and_costs_nobody_else(page: Page, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("kraftlite.ui.stream.STALLED_S", 0.3)
-    monkeypatch.setattr("kraftlite.ui.stream.WATCHED_MS", 20)
+async def test_a_slow_reader_is_dropped_and_costs_nobody_else(page: Page) -> None:
+    page.streams.stalled_s, page.streams.every_s = 0.3, 0.02
     quick, slow = Reader(page), Reader(page)
     await until(lambda: len(slow.got) > 2)
     slow.taking.clear()
@@ -251,8 +250,8 @@ async def test_readers_are_bounded(page: Page) -> None:
     await until(lambda: all(reader.task.done() for reader in readers))
 
 
-async def test_a_state_is_told_whole_and_partitions_only_when_they_change(page: Page, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("kraftlite.ui.stream.WATCHED_MS", 10)
+async def test_a_state_is_told_whole_and_partitions_only_when_they_change(page: Page) -> None:
+    page.streams.every_s = 0.01
     reader = Reader(page)
     await until(lambda: len(reader.got) > 5)
     reader.gone.set()
