@@ -143,7 +143,8 @@ def _deaths(history: History, node: int, clock: Clock) -> Iterator[Story]:
             done = history.fault_on(node, before.ms, event.ms)
             how = f"was {done.done}" if done is not None else "ended without a word, killed or crashed,"
             title = f"node {node} {how} before {clock.short(event.ms)}"
-            yield telling.story("died", title, before.ms, node=node)
+            at_ms = before.ms if done is None else max(before.ms, done.asked_ms)
+            yield telling.story("died", title, at_ms, node=node)
 
 
 def fault_stories(history: History, clock: Clock, node: int | None = None) -> Iterator[Story]:

@@ -52,7 +52,7 @@ def lanes_of(history: History, since_ms: int, partitions: Iterable[str]) -> list
 
 def _faults(history: History) -> Iterator[Span]:
     for fault in history.faults:
-        if fault.failed is None:
+        if fault.failed is None and fault.kind not in ("resume", "start"):  # those end others
             until_ms = fault.ended_ms if fault.ended_ms is not None or fault.active else fault.seen_ms or fault.asked_ms
             label = f"{fault.kind} {fault.node} by {fault.by}"
             yield Span(lane="faults", kind="fault", label=label, from_ms=fault.asked_ms, until_ms=until_ms)

@@ -18,7 +18,7 @@ function targets(page) {
     h(
       "table",
       {},
-      h("thead", {}, h("tr", {}, ["node", "roles", "it", ""].map((name) => h("th", { scope: "col" }, name)))),
+      h("thead", {}, h("tr", {}, ["node", "roles", "it", "do"].map((name) => h("th", { scope: "col" }, name)))),
       h(
         "tbody",
         {},

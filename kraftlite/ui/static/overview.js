@@ -54,7 +54,7 @@ function tryThis(page) {
   if (rows.length) offers.push(["pause", rows[rows.length - 1].verdict.leader, `Pause the leader of ${rows[rows.length - 1].name}`]);
   if (quorum.kind === "agree") offers.push(["kill", quorum.leader, "Kill the active controller"]);
   const down = page.state.nodes.filter((node) => node.life === "dead" || node.life === "paused");
-  for (const node of down) offers.unshift([node.life === "dead" ? "start" : "resume", node.id, `${node.life === "dead" ? "Start" : "Resume"} node ${node.id} again`]);
+  for (const node of down) offers.unshift([node.life === "dead" ? "start" : "resume", node.id, node.life === "dead" ? `Start node ${node.id} again` : `Resume node ${node.id}`]);
   if (!offers.length) return null;
   return h(
     "section",

@@ -30,7 +30,7 @@ function one(story) {
       h(
         "table",
         {},
-        h("thead", {}, h("tr", {}, ["", "when", "where", "because of", "what"].map((name) => h("th", { scope: "col" }, name)))),
+        h("thead", {}, h("tr", {}, ["step", "when", "where", "because of", "what"].map((name) => h("th", { scope: "col" }, name)))),
         h(
           "tbody",
           {},

@@ -31,24 +31,24 @@ function rows(spans, until) {
 
 function chart(page, data) {
   const narrow = window.innerWidth < 640;
-  const left = narrow ? 74 : 120;
-  const width = narrow ? 660 : 1180;
+  const left = narrow ? 66 : 120;
+  const width = narrow ? Math.max(300, window.innerWidth - 26) : 1180;
   const until = page.now();
   const since = until - page.back;
   const x = (ms) => left + ((Math.max(since, Math.min(until, ms)) - since) / (until - since)) * (width - left - 8);
   let y = 26;
   const drawn = [];
   for (const lane of data.lanes) {
-    // Fenced and stalled lie over the bar of the process; all else gets a row of its own.
+    // Fenced lies over the bar of the process; what overlaps otherwise gets a row of its own.
     const mine = data.spans.filter((it) => it.lane === lane && (it.until === null || it.until >= since));
-    const over = mine.filter((it) => it.kind === "fenced" || it.kind === "stalled").map((it) => ({ ...it, row: 0 }));
+    const over = mine.filter((it) => it.kind === "fenced").map((it) => ({ ...it, row: 0 }));
     const base = rows(mine.filter((it) => !over.some((other) => other.kind === it.kind)), until);
     const count = Math.max(1, ...base.map((it) => it.row + 1));
     drawn.push(h("text", { class: "lane", x: left - 8, y: y + 15, "text-anchor": "end" }, lane), h("line", { class: "rule", x1: left, x2: width, y1: y + count * ROW + 3, y2: y + count * ROW + 3 }));
     for (const it of [...base, ...over]) drawn.push(...span(it, x, y + it.row * ROW, until));
     y += count * ROW + 6;
   }
-  const ticks = 6;
+  const ticks = narrow ? 2 : 6;
   const grid = Array.from({ length: ticks + 1 }, (_, i) => since + (i * (until - since)) / ticks);
   return h(
     "div",
