@@ -208,7 +208,9 @@ def tell_stopping(telling: Telling, history: History, node: int, ms: int) -> Ste
     at = telling.clock.short(stopping.ms)
     broker = start is None or "broker" in str(start.get("roles"))
     brief = f"broker {node} began a controlled shutdown at {at}" if broker else f"node {node} was told to stop at {at}"
-    return telling.note(stopping, f"node {node} is told to stop ({stopping.get('reason')})", brief=brief)
+    order = history.order_on(node, stopping.ms)
+    by = "" if order is None else f": the {order.kind} by {order.by}"
+    return telling.note(stopping, f"node {node} is told to stop ({stopping.get('reason')}){by}", brief=brief)
 
 
 def _controlled_shutdown(telling: Telling, history: History, record: Recorded, broker: int) -> Step:

@@ -16,6 +16,8 @@ METADATA_LOG = "__cluster_metadata-0"
 _REGISTRATIONS = ("RegisterBroker", "BrokerRegistrationChange", "UnregisterBroker")
 _LAST_WORDS_MS = 500
 """An event of a node within this time of a kill or a pause may have begun before it."""
+_ORDER_MS = 10_000
+"""A node that is told to stop begins to within this time."""
 _HOT = frozenset(
     {
         "controller.stable_advanced",
@@ -148,6 +150,13 @@ class History:
         return max([last, *(fault.ended_ms or fault.seen_ms or fault.asked_ms for fault in self.faults)])
 
     # --- finding
+
+    def order_on(self, node: int, ms: int) -> faults.Fault | None:
+        """The stop or restart of the ledger that the node obeyed at `ms`."""
+        for fault in reversed(self.faults):
+            if fault.node == node and fault.kind in ("stop", "restart") and 0 <= ms - fault.asked_ms <= _ORDER_MS:
+                return fault
+        return None
 
     def fault_on(self, node: int, from_ms: int, until_ms: int) -> faults.Fault | None:
         """The fault of the ledger for which the node was silent in this time; None when it was heard of after it, so that the

@@ -8,6 +8,7 @@ import sys
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -137,3 +138,33 @@ def test_the_page_is_listed_and_ends_with_its_process_alone(cluster: Cluster, pa
     assert page.token not in (cluster.data_dir / "ui.json").read_text()
     assert beside.stop(cluster.data_dir) and beside.find(cluster.data_dir) is None
     assert all(node.state == "running" for node in cluster.state.nodes)
+
+
+def kraftlite(directory: Path, *arguments: str) -> Any:
+    command = [sys.executable, "-m", "kraftlite", *arguments, "--data-dir", str(directory), "--json"]
+    return json.loads(subprocess.run(command, capture_output=True, text=True, check=True, timeout=180).stdout)
+
+
+def test_up_starts_the_page_beside_the_nodes_and_down_stops_it(tmp_path: Path) -> None:
+    """It also works when every node is dead: what was recorded is told, and what nobody says is not made up."""
+    directory = tmp_path / "c"
+    try:
+        page = Page(kraftlite(directory, "up", "--controllers", "1", "--brokers", "1", "--detach", "--ui")["ui"])
+        wait_for("both are heard", lambda: all(node["life"] == "alive" for node in page.get("/api/v1/state")["nodes"]))
+        page.act("kill", 2)
+        page.act("kill", 1)
+        dead = wait_for("both are dead", lambda: _all_dead(page))
+        assert dead["quorum"]["verdict"]["kind"] == "silent" and dead["partitions"]["answering"] == 0
+        assert all(node["heard_ms"] and node["status"] and node["fault"]["kind"] == "kill" for node in dead["nodes"])
+        assert {story["kind"] for story in page.get("/api/v1/stories")["stories"]} >= {"started", "fault"}
+        found = beside.find(directory)
+        assert found is not None
+    finally:
+        kraftlite(directory, "down", "--wipe")
+    wait_for("the page has ended", lambda: found.state == "stopped")
+    assert not directory.exists()
+
+
+def _all_dead(page: Page) -> dict[str, Any] | None:
+    state = page.get("/api/v1/state")
+    return state if all(node["life"] == "dead" and node["fault"] for node in state["nodes"]) else None

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from kraftlite.obs.explain import from_line
-from kraftlite.runtime.trace import broker
+from kraftlite.runtime.trace import broker, node
 from tests.unit.obs.test_explain import Trace
 
 
@@ -55,3 +55,12 @@ def test_a_fault_that_is_over_is_no_cause(ended_s: float | None) -> None:
     trace.say(11.0, 2, broker.BrokerFenced(fenced=False))
     trace.fenced()
     assert trace.story("leader_changed").chain.startswith("broker 2 missed heartbeats from 12.4 s")
+
+
+def test_an_orderly_stop_says_who_asked_for_it() -> None:
+    trace = Trace()
+    trace.created()
+    fault(trace, 19.5, 2, "restart")
+    trace.say(20.0, 2, node.NodeStopping(reason="signal", graceful=True), node.NodeStopped())
+    stopped = trace.story("stopped", "node", "2")
+    assert stopped.steps[0].what == "node 2 is told to stop (signal): the restart by anna (cli)"
