@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import webbrowser
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -45,6 +44,8 @@ def ui(data_dir: Path | None, port: int | None, browser: bool, as_json: bool) ->
             show_links({"operator": link.operator, "viewer": link.viewer})
             click.echo("Press Ctrl-C to stop the page; the cluster goes on.", err=True)
         if browser:
+            import webbrowser
+
             webbrowser.open(link.operator)
 
     with local_errors():

@@ -114,7 +114,9 @@ class Guard:
             return 403, "the page is served to this machine alone: the Host of the request is another one"
         if scope["path"] == "/healthz":
             return None
-        if headers.get("sec-fetch-site", "none") not in ("same-origin", "none"):
+        # A link may be followed from anywhere: the bare page says nothing, and sends no cookie in that first request.
+        followed = scope["method"] == "GET" and scope["path"] == "/" and headers.get("sec-fetch-mode") == "navigate"
+        if headers.get("sec-fetch-site", "none") not in ("same-origin", "none") and not followed:
             return 403, "another page asked for this; open the link itself"
         if "origin" in headers and headers["origin"].lower() != f"http://{host}":
             return 403, "the request comes from another page"
@@ -141,7 +143,7 @@ class Guard:
         return (None if morsel is None else self._sessions.role(morsel.value)), False
 
 
-_SINGLE: Final = ("host", "origin", "cookie", "authorization", "sec-fetch-site", "x-kraftlite")
+_SINGLE: Final = ("host", "origin", "cookie", "authorization", "sec-fetch-site", "sec-fetch-mode", "x-kraftlite")
 
 
 def _singles(scope: Scope) -> dict[str, str] | None:

@@ -85,6 +85,15 @@ async def test_a_foreign_page_is_refused_although_the_browser_sends_the_cookie(p
     assert acted(page) == []
 
 
+async def test_a_link_may_be_followed_from_another_page(page: Page) -> None:
+    """As from a terminal in a browser. It gets the bare page, and nothing else may be asked for in this way."""
+    followed = {**HOST, "Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "navigate"}
+    assert (await ask(page.guard, "/", headers=followed)).status == 200
+    for path in ("/app.js", "/api/v1/state"):
+        assert (await ask(page.guard, path, headers={**OPERATOR, **followed})).status == 403
+    assert (await ask(page.guard, "/", headers={**followed, "Sec-Fetch-Mode": "no-cors"})).status == 403
+
+
 async def test_a_write_needs_what_no_foreign_form_can_send(page: Page) -> None:
     cookie = (await session(page)).headers["set-cookie"].partition(";")[0]
     ours = {**HOST, **WRITE, "Cookie": cookie, "Origin": "http://127.0.0.1:8088"}

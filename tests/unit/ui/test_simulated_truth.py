@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 
 import pytest
 
+from kraftlite.model.errors import Fault
 from kraftlite.model.ids import NodeId
 from kraftlite.raft.states import Leader
 from kraftlite.sim import fault_plan
@@ -67,8 +68,12 @@ class PageWatches(Checker):
         words.hear_replicas(() if built.broker is None else built.broker.replica_states(None), now_ms)
         online = () if built.broker is None else built.broker.replicas.partitions()
         led = {(it.tp.topic, it.tp.partition): it.leader_epoch for it in online if it.leader is not None and it.log is not None}
-        raft = built.raft.core.state
-        self._beliefs[host.node_id] = now_ms, led, built.raft.raft_epoch if isinstance(raft, Leader) else None
+        try:
+            raft = built.raft.core
+        except Fault:  # it has not started
+            self._beliefs[host.node_id] = now_ms, led, None
+        else:
+            self._beliefs[host.node_id] = now_ms, led, raft.epoch if isinstance(raft.state, Leader) else None
 
     def _fresh(self, now_ms: int) -> dict[int, Belief]:
         return {int(node): it for node, it in self._beliefs.items() if now_ms - it[0] <= SILENT_MS}
