@@ -6,6 +6,7 @@ import re
 import signal
 import time
 from collections.abc import Sequence
+from importlib.util import find_spec
 from pathlib import Path
 
 import click
@@ -22,8 +23,10 @@ from kraftlite.cli.common import (
     print_table,
 )
 from kraftlite.cli.target import CONFIG_VARIABLE
+from kraftlite.cli.ui import NEEDS, show_links
 from kraftlite.local import cluster as local
 from kraftlite.local import process, state
+from kraftlite.local.ledger import author
 from kraftlite.local.secure import admin_security, client_dir, command_config, secure_dir
 from kraftlite.security.first_users import ADMIN, FIRST_USERS
 
@@ -52,6 +55,7 @@ def print_nodes(cluster: state.LocalCluster) -> None:
 @data_dir_option
 @click.option("--detach", "-d", is_flag=True, help="Leave the nodes running and return.")
 @click.option("--config", multiple=True, metavar="KEY=VALUE", help="A configuration value of every node.")
+@click.option("--ui", "with_page", is_flag=True, help="Serve the page on which a failover is watched, beside the nodes.")
 @output_option
 def up(
     controllers: int | None,
@@ -61,6 +65,7 @@ def up(
     data_dir: Path | None,
     detach: bool,
     config: tuple[str, ...],
+    with_page: bool,
     output: str,
 ) -> None:
     """Start a local cluster of real processes; runs until Ctrl-C, or with --detach until `kraftlite down`.
@@ -71,12 +76,20 @@ def up(
     started = time.monotonic()
     with local_errors():
         cluster = local.up(
-            directory, controllers=controllers, brokers=brokers, combined=combined, secure=secure, extra=pairs(config)
+            directory,
+            controllers=controllers,
+            brokers=brokers,
+            combined=combined,
+            secure=secure,
+            extra=pairs(config),
+            by=author("cli"),
         )
         for warning in local.check_config(cluster):
             click.echo(f"warning: {warning}", err=True)
+        links = _page(directory) if with_page else None
     if output == "json":
-        print_json({"bootstrap_servers": cluster.bootstrap_servers, "nodes": [node.describe() for node in cluster.nodes]})
+        found = {"bootstrap_servers": cluster.bootstrap_servers, "nodes": [node.describe() for node in cluster.nodes]}
+        print_json(found if links is None else {**found, "ui": links})
     else:
         print_nodes(cluster)
         click.echo("")
@@ -86,6 +99,8 @@ def up(
             click.echo(f"  export {DATA_DIR_VARIABLE}={directory}")
         if cluster.secure:
             _tell_users(directory)
+        if links is not None:
+            show_links(links)
     if not detach:
         supervise(directory)
 
@@ -98,6 +113,21 @@ def _tell_users(directory: Path) -> None:
         role = "may do everything" if user == ADMIN else "may do what ACLs allow: kraftlite acl add"
         click.echo(f"  {client_dir(directory, user)}: {role}")
     click.echo(f"The authority that they trust is {secure_dir(directory) / 'ca.pem'}. More users: kraftlite user add NAME")
+
+
+def _page(directory: Path) -> dict[str, str]:
+    """Start the page beside the nodes; returns its links."""
+    if find_spec("starlette") is None or find_spec("uvicorn") is None:
+        raise click.ClickException(f"the cluster runs; {NEEDS}")
+    from kraftlite.ui import beside
+
+    return beside.start(directory)
+
+
+def _stop_page(directory: Path) -> None:
+    from kraftlite.ui import beside
+
+    beside.stop(directory)
 
 
 def supervise(directory: Path) -> None:
@@ -128,7 +158,8 @@ def supervise(directory: Path) -> None:
     except KeyboardInterrupt:
         click.echo("stopping …", err=True)
         with local_errors():
-            _report_late(local.down(directory))
+            _stop_page(directory)
+            _report_late(local.down(directory, by=author("cli")))
 
 
 def _report_late(late: list[int]) -> None:
@@ -141,12 +172,18 @@ def _report_late(late: list[int]) -> None:
 @output_option
 def ps(data_dir: Path | None, output: str) -> None:
     """The nodes of the local cluster."""
+    from kraftlite.ui import beside
+
     with local_errors():
         cluster = state.load(data_dir_of(data_dir))
+    page = beside.find(Path(cluster.data_dir))
     if output == "json":
-        print_json({"nodes": [node.describe() for node in cluster.nodes]})
+        found = {"nodes": [node.describe() for node in cluster.nodes]}
+        print_json(found if page is None else {**found, "ui": {"pid": page.pid, "address": page.address}})
     else:
         print_nodes(cluster)
+        if page is not None:
+            click.echo(f"\nThe page is served at {page.address} (process {page.pid})")
 
 
 _TARGET = re.compile(r"\d{1,10}|controller|leader \S+-\d{1,10}")
@@ -245,7 +282,7 @@ def kill(target: tuple[str, ...], name: str, data_dir: Path | None, output: str)
     directory = data_dir_of(data_dir)
     with local_errors():
         node = _node_of(directory, target)
-        local.kill(directory, node, number)
+        local.kill(directory, node, number, by=author("cli"))
         after = _what_follows(directory, node) if number == signal.SIGKILL and output != "json" else None
     _done(node, "killed" if number == signal.SIGKILL else "told to stop", output)
     if after:
@@ -261,7 +298,7 @@ def pause(target: tuple[str, ...], data_dir: Path | None, output: str) -> None:
     directory = data_dir_of(data_dir)
     with local_errors():
         node = _node_of(directory, target)
-        local.pause(directory, node)
+        local.pause(directory, node, by=author("cli"))
         after = _what_follows(directory, node) if output != "json" else None
     _done(node, "paused", output)
     if after:
@@ -275,7 +312,7 @@ def pause(target: tuple[str, ...], data_dir: Path | None, output: str) -> None:
 def resume(node: int, data_dir: Path | None, output: str) -> None:
     """Let a paused node go on."""
     with local_errors():
-        local.resume(data_dir_of(data_dir), node)
+        local.resume(data_dir_of(data_dir), node, by=author("cli"))
     _done(node, "resumed", output)
 
 
@@ -288,7 +325,7 @@ def restart(target: tuple[str, ...], data_dir: Path | None, output: str) -> None
     directory = data_dir_of(data_dir)
     with local_errors():
         node = _node_of(directory, target)
-        local.restart(directory, node, on_late=_report_late)
+        local.restart(directory, node, on_late=_report_late, by=author("cli"))
     _done(node, "restarted", output)
 
 
@@ -300,7 +337,8 @@ def down(data_dir: Path | None, wipe: bool, output: str) -> None:
     """Stop the local cluster: brokers first, then controllers."""
     directory = data_dir_of(data_dir)
     with local_errors():
-        late = local.down(directory, wipe=wipe)
+        _stop_page(directory)
+        late = local.down(directory, wipe=wipe, by=author("cli"))
     _report_late(late)
     if output == "json":
         print_json({"stopped": True, "wiped": wipe, "killed": late})

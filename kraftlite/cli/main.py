@@ -223,6 +223,7 @@ _CERTS = LazyGroup(
 
 COMMANDS: dict[str, tuple[str, str, str]] = {
     "up": ("local_nodes", "up", "Start a local cluster of real processes."),
+    "ui": ("ui", "ui", "The page on which a failover is watched, with a button for each fault."),
     "ps": ("local_nodes", "ps", "The nodes of the local cluster."),
     "kill": ("local_nodes", "kill", "Kill a node (SIGKILL) or tell it to stop (TERM)."),
     "pause": ("local_nodes", "pause", "Stop a node's clock (SIGSTOP)."),

@@ -1,10 +1,10 @@
 """Finds the failures of a run by what is known of it: detected, elected, written again, caught up; and what partitions went
 through.
 
-Times are wall milliseconds, spans are from the failure's beginning, which is what a history says (`injected`), else what the
-nodes noticed first (`trace`), else the record that fenced the broker (`record`), which is late by the session's timeout. Broker
-sessions and fetch timeouts count from the last sign of life, so a span may be a little shorter than the timeout. Orderly
-shutdowns are no failures, unless a history lists them.
+Times are wall milliseconds, spans are from the failure's beginning, which is what a history says (`injected`) or the ledger of
+faults (`ledger: who`), else what the nodes noticed first (`trace`), else the record that fenced the broker (`record`), which is
+late by the session's timeout. Broker sessions and fetch timeouts count from the last sign of life, so a span may be a little
+shorter than the timeout. Orderly shutdowns are no failures, unless a history lists them.
 """
 
 from __future__ import annotations
@@ -146,7 +146,9 @@ def analyse(run: RunData) -> RunReport:
 
 def _failures(run: RunData, report: RunReport) -> list[Failure]:
     found = [
-        _failure(run, event.node, event.event, "injected", event.time_ms) for event in run.injected if event.event in FAILURES
+        _failure(run, event.node, event.event, f"ledger: {event.by}" if event.by else "injected", event.time_ms)
+        for event in run.injected
+        if event.event in FAILURES
     ]
     for change in run.nodes:
         previous = _quorum_leader(run, change.time_ms - 1)

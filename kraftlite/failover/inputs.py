@@ -1,7 +1,8 @@
 """The inputs of the report about one run of a cluster: its metadata log, the nodes' traces, the clients' histories. No pyspark.
 
-A run is a local cluster's directory (`kraftlite up --data-dir`), or any directory below which there are `__cluster_metadata-0`,
-of Apache Kafka too, `trace.jsonl` and history files (see `history.py`). All of its clocks are taken to be one.
+A run is a local cluster's directory (`kraftlite up --data-dir`), which has a ledger of the faults that were caused, or any
+directory below which there are `__cluster_metadata-0`, of Apache Kafka too, `trace.jsonl` and history files (see `history.py`).
+All of its clocks are taken to be one.
 
 Source: CM-26, ML-16; `kraftlite.local.story` (one topic's story, for people).
 """
@@ -18,6 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from kraftlite.local.history import Injected, Sent, read_history
+from kraftlite.local.ledger import read_faults
 from kraftlite.local.state import STATE_NAME, LocalError, load
 from kraftlite.log.control import LeaderChange
 from kraftlite.metadata.records import (
@@ -29,6 +31,7 @@ from kraftlite.metadata.records import (
     TopicRecord,
 )
 from kraftlite.metadata.registrations import PartitionRegistration
+from kraftlite.obs.faults import SILENCING
 from kraftlite.postmortem.reading import Entry, read_metadata_log
 from kraftlite.segments.directories import METADATA_TOPIC, AuditInputError
 
@@ -124,6 +127,7 @@ def read_run(directory: str | Path, history: Sequence[str] = ()) -> RunData:
     _replay(run, entries)
     _read_trace(run, traces)
     _read_histories(run, _histories(path, history))
+    _read_ledger(run, path)
     run.end_ms = max([run.end_ms, *(int(acks.times[-1]) for acks in run.acks.values() if acks.times.size)])
     return run
 
@@ -234,3 +238,24 @@ def _read_histories(run: RunData, paths: Sequence[str]) -> None:
     run.injected.sort(key=lambda event: (event.time_ms, event.node))
     for key in sorted({*times, *errors}):
         run.acks[key] = Acks(np.sort(np.array(times.get(key, []), np.int64)), np.sort(np.array(errors.get(key, []), np.int64)))
+
+
+_ONE_FAULT_MS: Final = 10_000
+"""A fault that a history and the ledger both tell within this time is one: a history notes it when the process is gone."""
+
+
+def _read_ledger(run: RunData, path: Path) -> None:
+    """The kills and pauses that `kraftlite kill`, `pause` and others did, and their ends, unless a history lists them."""
+    listed = list(run.injected)
+    for fault in read_faults(path):
+        if fault.kind not in SILENCING or fault.failed is not None:
+            continue
+        if any(
+            it.event == fault.kind and it.node == fault.node and abs(it.time_ms - fault.asked_ms) < _ONE_FAULT_MS for it in listed
+        ):
+            continue
+        run.injected.append(Injected(fault.kind, fault.node, fault.asked_ms, by=str(fault.by)))
+        if fault.ended_ms is not None:
+            end = "resume" if fault.ended_how == "resume" else "start"
+            run.injected.append(Injected(end, fault.node, fault.ended_ms, by=str(fault.ended_by)))
+    run.injected.sort(key=lambda event: (event.time_ms, event.node))

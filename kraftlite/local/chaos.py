@@ -15,6 +15,7 @@ from kraftlite.client.errors import ClientError
 from kraftlite.local import cluster as local
 from kraftlite.local import process
 from kraftlite.local.client import cluster_at, fetch_quorum
+from kraftlite.local.ledger import author
 from kraftlite.local.state import LocalError, load
 from kraftlite.local.stream import Streamer
 
@@ -86,7 +87,7 @@ class Chaos(threading.Thread):
         victim, _ = min(Counter(leaders.values()).items(), key=lambda item: (-item[1], item[0]))
         self.times.broker = victim
         self.times.led = tuple(index for index, leader in sorted(leaders.items()) if leader == victim)
-        local.kill(self._data_dir, victim, signal.SIGKILL)
+        local.kill(self._data_dir, victim, signal.SIGKILL, by=author("demo"))
         self.times.broker_killed_ms = _now_ms()
         self._say(f"killed node {victim} (SIGKILL), the leader of partitions {', '.join(map(str, self.times.led))}")
         self._wait("every partition has another leader", lambda: victim not in self._leaders().values())
@@ -107,7 +108,7 @@ class Chaos(threading.Thread):
         quorum = fetch_quorum(self._servers)
         victim = quorum["leader_id"]
         self.times.controller, self.times.controller_epoch = victim, quorum["leader_epoch"]
-        local.kill(self._data_dir, victim, signal.SIGKILL)
+        local.kill(self._data_dir, victim, signal.SIGKILL, by=author("demo"))
         self.times.controller_killed_ms = _now_ms()
         acknowledged = self._streamer.ledger.acknowledged
         self._say(f"killed node {victim} (SIGKILL), the active controller of epoch {quorum['leader_epoch']}")
@@ -126,7 +127,7 @@ class Chaos(threading.Thread):
         self.times.restarted_ms = _now_ms()
         cluster = load(self._data_dir)
         victims = [cluster.node(node) for node in dict.fromkeys((self.times.broker, self.times.controller))]
-        local.start(cluster, victims)
+        local.start(cluster, victims, by=author("demo"))
         self._say(f"restarted nodes {' and '.join(str(node.id) for node in victims)}")
         self._wait("every ISR is whole", self._whole)
         self.times.whole_ms = _now_ms()

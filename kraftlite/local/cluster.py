@@ -18,8 +18,21 @@ from pathlib import Path
 
 from kraftlite.local import process
 from kraftlite.local.layout import plan, with_metrics_ports, write_files
+from kraftlite.local.ledger import LEDGER_NAME, PYTHON, Ledger, author
 from kraftlite.local.secure import create, first_credentials, formatted, secure_dir
-from kraftlite.local.state import STATE_NAME, LocalCluster, LocalError, LocalNode, load, locked, save, update_node
+from kraftlite.local.state import (
+    PAGE_LOG,
+    PAGE_NAME,
+    STATE_NAME,
+    LocalCluster,
+    LocalError,
+    LocalNode,
+    load,
+    locked,
+    save,
+    update_node,
+)
+from kraftlite.obs.faults import Author
 
 READY_TIMEOUT_S = 60.0
 """The wait for a node's next sign of life while it starts; it may take three times that in all, as on a busy machine."""
@@ -44,6 +57,7 @@ def up(
     combined: bool | None = None,
     secure: bool | None = None,
     extra: Mapping[str, str] | None = None,
+    by: Author | None = None,
 ) -> LocalCluster:
     """Make the cluster, or take the one that is there, and start every node that does not run; returns when all are ready.
 
@@ -81,7 +95,7 @@ def up(
         try:
             # Directories are formatted once. One that is empty later on has lost something, and its node says so.
             first = (data_dir / _STARTING).exists()
-            started = start(cluster, stopped, format_first=first)
+            started = start(cluster, stopped, format_first=first, by=by)
             (data_dir / _STARTING).unlink(missing_ok=True)
             formatted(started)
             return started
@@ -143,10 +157,19 @@ def _rewrite(cluster: LocalCluster, extra: Mapping[str, str]) -> LocalCluster:
     return cluster
 
 
-def start(cluster: LocalCluster, nodes: Sequence[LocalNode], *, wait: bool = True, format_first: bool = False) -> LocalCluster:
+def start(
+    cluster: LocalCluster,
+    nodes: Sequence[LocalNode],
+    *,
+    wait: bool = True,
+    format_first: bool = False,
+    by: Author | None = None,
+    how: str = "start",
+) -> LocalCluster:
     """Start these nodes and wait until each is ready. Raises LocalError naming the node that did not make it, and why.
 
-    Without `wait` it returns as soon as the processes exist.
+    Without `wait` it returns as soon as the processes exist. In the ledger of faults it ends what had ended the nodes, as `how`
+    says, by `by`.
     """
     if not nodes:
         return cluster
@@ -161,6 +184,9 @@ def start(cluster: LocalCluster, nodes: Sequence[LocalNode], *, wait: bool = Tru
         }
         current = replace(current, nodes=tuple(started.get(node.id, node) for node in current.nodes))
         save(current)
+    ledger = Ledger(data_dir, by or author(PYTHON))
+    for node in nodes:
+        ledger.end(node.id, how)
     if wait:
         _wait_ready([current.node(node.id) for node in nodes], offsets)
     return current
@@ -262,42 +288,90 @@ def _last_line(node: LocalNode, offset: int) -> str:
     return "it said nothing"
 
 
-def kill(data_dir: Path, node_id: int, number: signal.Signals) -> LocalNode:
-    """Signal a running (or, with SIGKILL, paused) node. With SIGKILL returns when it is gone; with SIGTERM at once."""
+def kill(data_dir: Path, node_id: int, number: signal.Signals, *, by: Author | None = None) -> LocalNode:
+    """Signal a running (or, with SIGKILL, paused) node. With SIGKILL returns when it is gone; with SIGTERM at once.
+
+    This, `pause`, `resume` and `restart` are written into the ledger of faults; `by` says who asks (default: this user, from a
+    program).
+    """
     node = load(data_dir).node(node_id)
+    ledger = Ledger(data_dir, by or author(PYTHON))
+    fault = ledger.ask("kill" if number == signal.SIGKILL else "stop", node_id)
+    _signal(ledger, fault, node, number)
+    if number == signal.SIGKILL and process.wait_until(lambda: node.state == process.STOPPED, STOP_TIMEOUT_S):
+        ledger.see(fault, node_id)
+        ledger.end(node_id, "kill", ("pause",))
+    return node
+
+
+def _signal(ledger: Ledger, fault: str, node: LocalNode, number: signal.Signals) -> None:
     if not process.send(node.pid, node.mark, number):
-        raise LocalError(f"node {node_id} is not running")
-    if number == signal.SIGKILL:
-        process.wait_until(lambda: node.state == process.STOPPED, STOP_TIMEOUT_S)
-    return node
+        ledger.fail(fault, node.id, "it is not running")
+        raise LocalError(f"node {node.id} is not running")
 
 
-def pause(data_dir: Path, node_id: int) -> LocalNode:
+def pause(data_dir: Path, node_id: int, *, by: Author | None = None) -> LocalNode:
     node = load(data_dir).node(node_id)
-    if not process.send(node.pid, node.mark, signal.SIGSTOP):
-        raise LocalError(f"node {node_id} is not running")
-    process.wait_until(lambda: node.state != process.RUNNING, 5)
+    ledger = Ledger(data_dir, by or author(PYTHON))
+    fault = ledger.ask("pause", node_id)
+    _signal(ledger, fault, node, signal.SIGSTOP)
+    if process.wait_until(lambda: node.state != process.RUNNING, 5):
+        ledger.see(fault, node_id)
     return node
 
 
-def resume(data_dir: Path, node_id: int) -> LocalNode:
+def resume(data_dir: Path, node_id: int, *, by: Author | None = None) -> LocalNode:
     node = load(data_dir).node(node_id)
-    if not process.send(node.pid, node.mark, signal.SIGCONT):
-        raise LocalError(f"node {node_id} is not running")
-    process.wait_until(lambda: node.state != process.PAUSED, 5)
+    ledger = Ledger(data_dir, by or author(PYTHON))
+    fault = ledger.ask("resume", node_id)
+    _signal(ledger, fault, node, signal.SIGCONT)
+    if process.wait_until(lambda: node.state != process.PAUSED, 5):
+        ledger.see(fault, node_id)
+        ledger.end(node_id, "resume", ("pause",))
+        ledger.finish(fault, node_id)
     return node
 
 
-def restart(data_dir: Path, node_id: int, *, on_late: Callable[[list[int]], None] = lambda late: None) -> LocalCluster:
+def restart(
+    data_dir: Path, node_id: int, *, on_late: Callable[[list[int]], None] = lambda late: None, by: Author | None = None
+) -> LocalCluster:
     """Stop the node gracefully if it runs, then start it, with the same directory and ports; returns when it is ready.
 
     `on_late` is told when it did not stop in time and was killed.
     """
     cluster = load(data_dir)
+    by = by or author(PYTHON)
+    ledger = Ledger(data_dir, by)
+    fault = ledger.ask("restart", node_id)
     late = stop_nodes([cluster.node(node_id)])
+    ledger.see(fault, node_id)
     if late:
         on_late(late)
-    return start(cluster, [cluster.node(node_id)])
+    try:
+        found = start(cluster, [cluster.node(node_id)], by=by, how="restart")
+    except LocalError as error:
+        ledger.fail(fault, node_id, str(error))
+        raise
+    ledger.finish(fault, node_id)
+    return found
+
+
+def start_node(data_dir: Path, node_id: int, *, by: Author | None = None) -> LocalCluster:
+    """Start a node that has no process, and return when it is ready."""
+    by = by or author(PYTHON)
+    cluster = load(data_dir)
+    node = cluster.node(node_id)
+    ledger = Ledger(data_dir, by)
+    fault = ledger.ask("start", node_id)
+    try:
+        if node.state != process.STOPPED:
+            raise LocalError(f"node {node_id} runs already")
+        found = start(cluster, [node], by=by)
+    except LocalError as error:
+        ledger.fail(fault, node_id, str(error))
+        raise
+    ledger.finish(fault, node_id)
+    return found
 
 
 def stop_nodes(nodes: Sequence[LocalNode]) -> list[int]:
@@ -313,13 +387,17 @@ def stop_nodes(nodes: Sequence[LocalNode]) -> list[int]:
     return [node.id for node in late]
 
 
-def down(data_dir: Path, *, wipe: bool = False) -> list[int]:
+def down(data_dir: Path, *, wipe: bool = False, by: Author | None = None) -> list[int]:
     """Stop brokers, then controllers (which the brokers' controlled shutdown needs). Returns the ids that had to be killed.
+
+    The ledger of faults notes it, but for a cluster that is wiped.
 
     `wipe` removes what `up` and the nodes wrote, and the directory itself when nothing else is in it.
     """
     data_dir = data_dir.absolute()
     cluster = load(data_dir)
+    if not wipe:
+        _note_down(cluster, Ledger(data_dir, by or author(PYTHON)))
     late = stop_nodes([node for node in cluster.nodes if node.is_broker and not node.is_controller])
     late += stop_nodes([node for node in cluster.nodes if node.is_controller])
     if wipe:
@@ -328,6 +406,14 @@ def down(data_dir: Path, *, wipe: bool = False) -> list[int]:
         for node in cluster.nodes:
             update_node(data_dir, node.id, pid=None, mark=None)
     return late
+
+
+def _note_down(cluster: LocalCluster, ledger: Ledger) -> None:
+    """Write that every node that runs is to stop. A ledger that cannot be written keeps nobody from stopping a cluster."""
+    with contextlib.suppress(LocalError):
+        for node in cluster.nodes:
+            if node.state != process.STOPPED:
+                ledger.ask("stop", node.id)
 
 
 def _remove_files(data_dir: Path, cluster: LocalCluster) -> None:
@@ -340,7 +426,7 @@ def _remove_files(data_dir: Path, cluster: LocalCluster) -> None:
         shutil.rmtree(node.directory, ignore_errors=True)
     if cluster.secure:
         shutil.rmtree(secure_dir(data_dir), ignore_errors=True)
-    for name in (STATE_NAME, ".cluster.lock", ".up.lock", _STARTING):
+    for name in (STATE_NAME, LEDGER_NAME, f"{LEDGER_NAME}.1", PAGE_NAME, PAGE_LOG, ".cluster.lock", ".up.lock", _STARTING):
         (data_dir / name).unlink(missing_ok=True)
     with contextlib.suppress(OSError):
         data_dir.rmdir()

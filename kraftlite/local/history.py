@@ -76,11 +76,12 @@ class Sent:
 
 @dataclass(frozen=True, slots=True)
 class Injected:
-    """A failure that was caused, or its end."""
+    """A failure that was caused, or its end. `by`: who did it, where the cluster's ledger of faults tells."""
 
     event: str
     node: int
     time_ms: int
+    by: str = ""
 
 
 def checksum(key: bytes | None, value: bytes | None) -> int:

@@ -1,10 +1,12 @@
-"""The events that the nodes of a local cluster keep, each in its own directory, also of nodes that were killed."""
+"""The events that the nodes of a local cluster keep, each in its own directory, also of nodes that were killed, and its ledger of
+faults."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from pathlib import Path
 
+from kraftlite.local.ledger import LEDGER_NAME
 from kraftlite.local.state import LocalCluster, LocalError
 from kraftlite.obs.explain import History, from_line
 from kraftlite.obs.timeline import read_timelines
@@ -12,7 +14,8 @@ from kraftlite.obs.timeline import read_timelines
 
 def history_of(cluster: LocalCluster) -> History:
     """Raises LocalError when no node has recorded anything."""
-    history = read_history(node.trace_path for node in cluster.nodes)
+    # The ledger is opened behind the traces: what follows from a fault is never read without it.
+    history = read_history([*(node.trace_path for node in cluster.nodes), Path(cluster.data_dir) / LEDGER_NAME])
     if not history.events:
         raise LocalError(
             f"no node of the cluster in {cluster.data_dir} has recorded anything in {cluster.nodes[0].trace_path.name}: "

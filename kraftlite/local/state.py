@@ -14,6 +14,8 @@ from typing import Any
 from kraftlite.local import process
 
 STATE_NAME = "cluster.json"
+PAGE_NAME, PAGE_LOG = "ui.json", "ui.log"
+"""The process of the page beside the cluster (`kraftlite up --ui`), and what it says when something is wrong."""
 DATA_DIR_VARIABLE = "KRAFTLITE_DATA_DIR"
 
 

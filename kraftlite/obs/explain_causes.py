@@ -10,7 +10,8 @@ from typing import Any, Final
 
 from kraftlite.obs.explain_events import Recorded
 from kraftlite.obs.explain_history import Change, History
-from kraftlite.obs.explain_story import Step, Telling, ids, seconds
+from kraftlite.obs.explain_story import Clock, Step, Telling, ids, seconds
+from kraftlite.obs.faults import ASKED, Fault
 
 RECENT_MS: Final = 300_000
 """The time to look back for the beginning of a controlled shutdown: as long as one may last."""
@@ -88,10 +89,31 @@ def tell_silence(telling: Telling, history: History, node: int, from_ms: int, un
     because = None
     if (fault := _fault(history, node, from_ms, until_ms)) is not None:
         because = telling.note(fault, f"node {node} stopped: {fault.get('reason')}", brief=f"node {node} failed")
+    else:
+        because = tell_fault(telling, history, node, from_ms, until_ms)
     brief = f"broker {node} missed heartbeats from {telling.clock.short(from_ms)}"
     why = why_silent(telling, history, node, from_ms, until_ms)
     what = f"the last heartbeat of broker {node} for {seconds(until_ms - from_ms)}: {why}"
     return telling.add(from_ms, node, what, because=because, brief=brief)
+
+
+def tell_fault(telling: Telling, history: History, node: int, from_ms: int, until_ms: int) -> Step | None:
+    """Somebody did it on purpose: the ledger of faults says who, and when."""
+    fault = history.fault_on(node, from_ms, until_ms)
+    if fault is None:
+        return None
+    clock = telling.clock
+    seen = f", seen at {clock.short(fault.seen_ms)}" if fault.seen_ms is not None else ", and nobody saw it done"
+    what = f"node {node} is {fault.done}, asked for at {clock.short(fault.asked_ms)}{seen}"
+    brief = f"node {node} {fault.done} {clock.short(fault.asked_ms)}"
+    return telling.add(fault.asked_ms, -1, what, brief=brief, event=ASKED)
+
+
+def _in_words(fault: Fault, clock: Clock) -> str:
+    words = f"it was {fault.done} at {clock.short(fault.asked_ms)}"
+    if fault.ended_ms is None:
+        return words
+    return f"{words}, until the {fault.ended_how} by {fault.ended_by} at {clock.short(fault.ended_ms)}"
 
 
 def _fault(history: History, node: int, from_ms: int, until_ms: int) -> Recorded | None:
@@ -108,6 +130,8 @@ def why_silent(telling: Telling, history: History, node: int, from_ms: int, unti
     end_ms = restart.ms if restart is not None else None
     if _fault(history, node, from_ms, until_ms) is not None:
         return "it had failed"
+    if (done := history.fault_on(node, from_ms, until_ms)) is not None:
+        return _in_words(done, clock)
     stalled = history.first("node.stalled", node=node, since_ms=from_ms, until_ms=end_ms)
     if stalled is not None and stalled.ms - int(stalled.get("stalled_ms")) <= until_ms:
         return f"it was paused or starved, at least {seconds(int(stalled.get('stalled_ms')))} until {clock.short(stalled.ms)}"
@@ -184,7 +208,9 @@ def tell_stopping(telling: Telling, history: History, node: int, ms: int) -> Ste
     at = telling.clock.short(stopping.ms)
     broker = start is None or "broker" in str(start.get("roles"))
     brief = f"broker {node} began a controlled shutdown at {at}" if broker else f"node {node} was told to stop at {at}"
-    return telling.note(stopping, f"node {node} is told to stop ({stopping.get('reason')})", brief=brief)
+    order = history.order_on(node, stopping.ms)
+    by = "" if order is None else f": the {order.kind} by {order.by}"
+    return telling.note(stopping, f"node {node} is told to stop ({stopping.get('reason')}){by}", brief=brief)
 
 
 def _controlled_shutdown(telling: Telling, history: History, record: Recorded, broker: int) -> Step:
@@ -226,7 +252,9 @@ def tell_start(telling: Telling, history: History, node: int, ms: int) -> Step |
     ended = earlier[-1] if earlier else None
     step = None
     if ended is not None and ended.event != "node.stopped":
-        step = telling.note(ended, f"the last that node {node} recorded before: it was killed or crashed ({ended.event})")
+        done = history.fault_on(node, ended.ms, start.ms)
+        how = "it was killed or crashed" if done is None else _in_words(done, telling.clock)
+        step = telling.note(ended, f"the last that node {node} recorded before: {how} ({ended.event})")
     brief = f"node {node} started at {telling.clock.short(start.ms)}"
     return telling.note(start, f"node {node} starts" + (" again" if earlier else ""), because=step, brief=brief)
 

@@ -7,12 +7,17 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from kraftlite.obs import faults
 from kraftlite.obs.explain_events import Recorded
 
 RECORD = "controller.record_appended"
 RECORDS = "controller.records_appended"
 METADATA_LOG = "__cluster_metadata-0"
 _REGISTRATIONS = ("RegisterBroker", "BrokerRegistrationChange", "UnregisterBroker")
+_LAST_WORDS_MS = 500
+"""An event of a node within this time of a kill or a pause may have begun before it."""
+_ORDER_MS = 10_000
+"""A node that is told to stop begins to within this time."""
 _HOT = frozenset(
     {
         "controller.stable_advanced",
@@ -72,7 +77,10 @@ class History:
     def __init__(self, events: Iterable[Recorded], *, log_only: bool = False) -> None:
         """`log_only`: the events are those of a metadata log, and there is no trace of any node."""
         self.log_only = log_only
-        self.events = sorted((event for event in events if event.event not in _HOT), key=lambda event: event.ms)
+        found = sorted((event for event in events if event.event not in _HOT), key=lambda event: event.ms)
+        self.events = [event for event in found if event.event not in faults.EVENTS]
+        self.faults = faults.faults_of(found)
+        """The faults of the ledger, which are no word of any node."""
         self.by_node: dict[int, list[Recorded]] = {}
         self.by_partition: dict[str, list[Recorded]] = {}
         self.by_name: dict[str, list[Recorded]] = {}
@@ -138,9 +146,26 @@ class History:
 
     @property
     def end_ms(self) -> int:
-        return self.events[-1].ms if self.events else 0
+        last = self.events[-1].ms if self.events else 0
+        return max([last, *(fault.ended_ms or fault.seen_ms or fault.asked_ms for fault in self.faults)])
 
     # --- finding
+
+    def order_on(self, node: int, ms: int) -> faults.Fault | None:
+        """The stop or restart of the ledger that the node obeyed at `ms`."""
+        for fault in reversed(self.faults):
+            if fault.node == node and fault.kind in ("stop", "restart") and 0 <= ms - fault.asked_ms <= _ORDER_MS:
+                return fault
+        return None
+
+    def fault_on(self, node: int, from_ms: int, until_ms: int) -> faults.Fault | None:
+        """The fault of the ledger for which the node was silent in this time; None when it was heard of after it, so that the
+        fault must have ended in a way that the ledger does not know."""
+        for fault in reversed(self.faults):
+            if fault.node == node and fault.silences(from_ms, until_ms):
+                heard = any(fault.asked_ms + _LAST_WORDS_MS < event.ms <= from_ms for event in self.by_node.get(node, ()))
+                return None if heard else fault
+        return None
 
     def named(self, *names: str, node: int | None = None, since_ms: int = 0, until_ms: int | None = None) -> Iterator[Recorded]:
         """Events of these names by time; `until_ms` inclusive."""

@@ -6,12 +6,13 @@ from collections.abc import Iterator
 from itertools import pairwise
 from typing import Final
 
-from kraftlite.obs.explain_causes import loss_ms, tell_cause, tell_start, tell_stopping
+from kraftlite.obs.explain_causes import loss_ms, tell_cause, tell_fault, tell_start, tell_stopping
 from kraftlite.obs.explain_events import Recorded
 from kraftlite.obs.explain_history import RECORD, History
 from kraftlite.obs.explain_partition import is_unclean, unclean_words
 from kraftlite.obs.explain_quorum import quorum_stories
 from kraftlite.obs.explain_story import Clock, Step, Story, Telling, ids, seconds, who
+from kraftlite.obs.faults import ASKED, ENDED, FAILED, SEEN
 
 _NAMED: Final = 8
 """So many partitions of a fencing are named; the rest is counted."""
@@ -34,10 +35,11 @@ def node_stories(history: History, node: int, clock: Clock) -> Iterator[Story]:
             case "node.faulted":
                 yield _faulted(event, clock)
             case "node.stalled":
-                yield _stalled(event, clock)
+                yield _stalled(history, event, clock)
             case "broker.log_dir_failed":
                 yield _directory_failed(event, clock)
     yield from _deaths(history, node, clock)
+    yield from fault_stories(history, clock, node)
     for record in history.registrations(node):
         if record.get("record") == "BrokerRegistrationChange" and "fenced" in record.detail:
             yield fencing_story(history, record, clock)
@@ -138,8 +140,32 @@ def _deaths(history: History, node: int, clock: Clock) -> Iterator[Story]:
             what = f"the last that node {node} recorded: {before.event}"
             step = telling.note(before, what, brief=f"node {node} last recorded something {clock.short(before.ms)}")
             telling.note(event, f"node {node} starts again", because=step, brief=f"started again {clock.short(event.ms)}")
-            title = f"node {node} ended without a word, killed or crashed, before {clock.short(event.ms)}"
-            yield telling.story("died", title, before.ms, node=node)
+            done = history.fault_on(node, before.ms, event.ms)
+            how = f"was {done.done}" if done is not None else "ended without a word, killed or crashed,"
+            title = f"node {node} {how} before {clock.short(event.ms)}"
+            at_ms = before.ms if done is None else max(before.ms, done.asked_ms)
+            yield telling.story("died", title, at_ms, node=node)
+
+
+def fault_stories(history: History, clock: Clock, node: int | None = None) -> Iterator[Story]:
+    """The faults that the ledger tells of this node, or of all."""
+    for fault in history.faults:
+        if node is not None and fault.node != node:
+            continue
+        telling = Telling(clock)
+        name = f"{fault.kind} of node {fault.node}"
+        step = telling.add(fault.asked_ms, -1, f"{name} is asked for by {fault.by}", brief=f"{fault.kind} asked", event=ASKED)
+        if fault.failed is not None:
+            telling.add(fault.asked_ms, -1, f"it was not done: {fault.failed}", because=step, brief="refused", event=FAILED)
+        if fault.seen_ms is not None:
+            brief = f"seen {clock.short(fault.seen_ms)}"
+            step = telling.add(fault.seen_ms, -1, "it is seen to have happened", because=step, brief=brief, event=SEEN)
+        if fault.ended_ms is not None:
+            brief = f"ended {clock.short(fault.ended_ms)}"
+            what = f"it ends: {fault.ended_how}, by {fault.ended_by}"
+            telling.add(fault.ended_ms, -1, what, because=step, brief=brief, event=ENDED)
+        title = f"{name} by {fault.by}" + ("" if fault.failed is None else ", which was not done")
+        yield telling.story("fault", title, fault.asked_ms, goes_on=fault.active, node=fault.node, fault=fault.to_dict())
 
 
 def _faulted(event: Recorded, clock: Clock) -> Story:
@@ -150,12 +176,14 @@ def _faulted(event: Recorded, clock: Clock) -> Story:
     return telling.story("faulted", f"node {event.node} failed", event.ms, node=event.node)
 
 
-def _stalled(event: Recorded, clock: Clock) -> Story:
+def _stalled(history: History, event: Recorded, clock: Clock) -> Story:
     telling = Telling(clock)
     stalled_ms = int(event.get("stalled_ms"))
+    because = tell_fault(telling, history, event.node, event.ms - stalled_ms, event.ms)
     brief = f"paused for at least {seconds(stalled_ms)} until {clock.short(event.ms)}"
-    telling.note(event, f"nothing ran on node {event.node} for at least {seconds(stalled_ms)}", brief=brief)
-    title = f"node {event.node} stood still: paused, starved or suspended"
+    telling.note(event, f"nothing ran on node {event.node} for at least {seconds(stalled_ms)}", because=because, brief=brief)
+    done = history.fault_on(event.node, event.ms - stalled_ms, event.ms)
+    title = f"node {event.node} stood still: {'paused, starved or suspended' if done is None else done.done}"
     return telling.story("paused", title, event.ms, from_ms=event.ms - stalled_ms, node=event.node, stalled_ms=stalled_ms)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from kraftlite.obs.explain_causes import why_silent
+from kraftlite.obs.explain_causes import tell_fault, why_silent
 from kraftlite.obs.explain_events import Recorded
 from kraftlite.obs.explain_history import RECORD, History
 from kraftlite.obs.explain_story import Clock, Step, Story, Telling, ids, seconds, who
@@ -97,7 +97,8 @@ def _tell_loss(telling: Telling, history: History, before: Recorded | None, elec
     from_ms = first.ms - silent_ms
     why = why_silent(telling, history, old, from_ms, first.ms)
     brief = f"controller {old} answered nobody from {clock.short(from_ms)}"
-    step = telling.add(from_ms, old, f"the last answer of controller {old} to a fetch: {why}", brief=brief)
+    because = tell_fault(telling, history, old, from_ms, first.ms)
+    step = telling.add(from_ms, old, f"the last answer of controller {old} to a fetch: {why}", because=because, brief=brief)
     noticed: dict[int, Recorded] = {}
     for event in timeouts:
         if event.ms >= first.ms:

@@ -464,6 +464,9 @@ class ReplicaManager:
                     hw=log.hw,
                     leo=log.leo,
                     size_bytes=log.size_bytes,
+                    leader_id=partition.leader_id,
+                    replicas=partition.replicas,
+                    min_isr=partition.min_isr,
                 )
             )
         return tuple(found)

@@ -49,6 +49,7 @@ _BY_NAME: Final[dict[str, Range]] = {
     "controller_id": NODE,
     "preferred_successors": NODE,
     "isr": NODE,
+    "min_isr": COUNT,
     "broker_ids": INT32,
     "replicas": INT32,
     "adding": INT32,

@@ -42,6 +42,8 @@ class ReplicaStatesRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplicaState:
+    """One online replica, in the words of its node."""
+
     topic: str
     topic_id: UUID
     partition: int
@@ -53,6 +55,11 @@ class ReplicaState:
     hw: int
     leo: int
     size_bytes: int
+    leader_id: NodeId | None = None
+    """The leader that this node knows of; None: nobody leads, or the node is of a version that does not say."""
+    replicas: tuple[NodeId, ...] = ()
+    min_isr: int = 0
+    """0: the node does not say."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

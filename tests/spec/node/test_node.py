@@ -254,6 +254,7 @@ async def test_introspection_is_served_beside_the_other_services(tmp_path: Path)
     assert broker.leader_id == 1 and broker.broker_epoch is not None and broker.metadata_offset > 0
     states = await ask(9192, "n2", REPLICA_STATES, ReplicaStatesRequest(topics=None))
     assert [(state.topic, state.is_leader) for state in states.replicas] == [("orders", True)]
+    assert [(state.leader_id, state.replicas, state.min_isr) for state in states.replicas] == [(2, (2,), 1)]
     assert (await ask(9093, "n1", REPLICA_STATES, ReplicaStatesRequest(topics=None))).replicas == ()
 
 

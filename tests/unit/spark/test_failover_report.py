@@ -158,6 +158,26 @@ def spans(failure: Failure) -> tuple[int | None, ...]:
     return failure.detected_ms, failure.elected_ms, failure.written_ms, failure.caught_up_ms
 
 
+def test_the_ledger_of_faults_says_what_the_failure_was(tmp_path: Path) -> None:
+    """The report names the kill and who did it, instead of what followed; a history that lists it as well counts once."""
+    run = whole_run(tmp_path / "run")
+    lines = [
+        {"ts": KILLED, "node": 4, "event": "fault.asked", "id": "a", "kind": "kill", "who": "anna", "door": "cli"},
+        {"ts": 34_000, "node": 4, "event": "fault.ended", "id": "a", "how": "start", "who": "anna", "door": "cli"},
+        {"ts": 50_000, "node": 5, "event": "fault.asked", "id": "b", "kind": "kill", "who": "anna", "door": "cli"},
+        {"ts": 50_001, "node": 5, "event": "fault.failed", "id": "b", "why": "it is not running"},
+        {"ts": 60_000, "node": 6, "event": "fault.asked", "id": "c", "kind": "stop", "who": "anna", "door": "cli"},
+    ]
+    path = run.write()
+    (path / "faults.ledger").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    told = [(it.kind, it.node, it.event, it.source, it.began_ms) for it in report(path).runs[0].failures]
+    assert told[0] == ("broker", 4, "kill", "ledger: anna (cli)", KILLED)
+    assert [(node, event) for _, node, event, _, _ in told[1:]] == [(1, "replaced")]
+    run.line(event="kill", node=4, time_ms=KILLED + 20)
+    again = report(run.write()).runs[0].failures
+    assert [(it.node, it.event, it.source) for it in again if it.node == 4] == [(4, "kill", "injected")]
+
+
 def test_injected_failures_are_timed_to_the_millisecond(tmp_path: Path) -> None:
     run = whole_run(tmp_path / "run")
     run.line(event="kill", node=4, time_ms=KILLED)

@@ -1,0 +1,202 @@
+"""The routes of the page: its files, and the API that it is made of."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final
+
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import FileResponse, JSONResponse, PlainTextResponse, Response
+from starlette.routing import Route
+
+from kraftlite.config.server import ConfigError
+from kraftlite.config.server import load as load_config
+from kraftlite.obs.explain import History, Subject, UnknownSubject
+from kraftlite.ui.acts import KINDS, Acts, Refused
+from kraftlite.ui.fold import page_of, troubled
+from kraftlite.ui.guard import OPERATOR, Guard, Sessions, Tokens
+from kraftlite.ui.stream import MAX_FILTER, Streams
+from kraftlite.ui.timeline import lanes_of, recent_stories, stories_of
+from kraftlite.ui.watch import Watcher, now_ms
+
+STATIC: Final = Path(__file__).parent / "static"
+MAX_BODY: Final = 64 << 10
+BODY_S: Final = 5.0
+DEFAULT_SPAN_MS: Final = 10 * 60_000
+MAX_LANES: Final = 20
+_TYPES: Final = {".html": "text/html", ".js": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml"}
+_TIMINGS: Final = ("broker.session.timeout.ms", "controller.quorum.fetch.timeout.ms", "replica.lag.time.max.ms")
+
+
+class Page:
+    """The handlers. What takes long (stories) is made on a thread, one at a time, and kept until something new is recorded."""
+
+    def __init__(self, watcher: Watcher, acts: Acts, tokens: Tokens, port: int) -> None:
+        self.watcher = watcher
+        self.acts = acts
+        self.sessions = Sessions()
+        self.streams = Streams(watcher)
+        self._tokens = tokens
+        self._told: tuple[object, list[dict[str, Any]]] | None = None
+        self._telling = asyncio.Lock()
+        files = [Route(f"/{path.name}", self._file(path)) for path in sorted(STATIC.iterdir()) if path.suffix in _TYPES]
+        routes = [
+            Route("/healthz", self._health),
+            Route("/", self._file(STATIC / "index.html")),
+            *files,
+            Route("/api/v1/session", self._session, methods=["POST"]),
+            Route("/api/v1/cluster", self._cluster),
+            Route("/api/v1/state", self._state),
+            Route("/api/v1/stream", self.streams, methods=["GET"]),
+            Route("/api/v1/stories", self._stories),
+            Route("/api/v1/timeline", self._timeline),
+            Route("/api/v1/faults", self._fault, methods=["POST"]),
+        ]
+        self.guard = Guard(Starlette(routes=routes), port=port, tokens=tokens, sessions=self.sessions)
+
+    def _file(self, path: Path) -> Callable[[Request], Any]:
+        async def serve(request: Request) -> Response:
+            return FileResponse(path, media_type=_TYPES[path.suffix])
+
+        return serve
+
+    async def _health(self, request: Request) -> Response:
+        return PlainTextResponse("ok")
+
+    async def _session(self, request: Request) -> Response:
+        value = await _body(request)
+        if isinstance(value, Response):
+            return value
+        token = value.get("token")
+        role = self._tokens.role(token) if isinstance(token, str) and len(token) <= 200 else None
+        if role is None:
+            return _error(401, "this link is not, or no more, one of this page: kraftlite ui prints a new one at each start")
+        found = JSONResponse({"role": role})
+        found.set_cookie(self.guard.cookie, self.sessions.open(role), httponly=True, samesite="strict", path="/")
+        return found
+
+    async def _cluster(self, request: Request) -> Response:
+        cluster = self.watcher.cluster
+        return JSONResponse(
+            {
+                "cluster_id": cluster.cluster_id,
+                "data_dir": cluster.data_dir,
+                "controllers": cluster.controllers,
+                "brokers": cluster.brokers,
+                "bootstrap_servers": cluster.bootstrap_servers,
+                "role": request.scope["role"],
+                "faults": list(KINDS) if request.scope["role"] == OPERATOR else [],
+                "timings_ms": await asyncio.to_thread(self._timings),
+            }
+        )
+
+    def _timings(self) -> dict[str, int | None]:
+        """The times after which the cluster notices; None where the configuration cannot be read."""
+        node = next((it for it in self.watcher.cluster.nodes if it.is_controller), None)
+        try:
+            config = None if node is None else load_config(node.config_path)
+        except ConfigError:
+            config = None
+        return {key: None if config is None else config.get_int(key) for key in _TIMINGS}
+
+    async def _state(self, request: Request) -> Response:
+        state = self.watcher.state()
+        rows = self.watcher.partitions(state["t"])["rows"]
+        return JSONResponse({**state, **page_of(rows, request.query_params.get("q", "")[:MAX_FILTER])})
+
+    async def _stories(self, request: Request) -> Response:
+        """`kind` and `name` as in `kraftlite explain`; without them, what happened lately."""
+        kind, name = request.query_params.get("kind"), request.query_params.get("name", "")
+        since_ms = _since(request)
+        try:
+            subject = None if kind is None else Subject.parse(kind, name or None)
+        except ValueError as error:
+            return _error(400, str(error))
+        try:
+            stories = await self._tell(subject, since_ms)
+        except UnknownSubject as error:
+            return _error(404, str(error))
+        return JSONResponse({"stories": stories, "recorded": self.watcher.record.version})
+
+    async def _tell(self, subject: Subject | None, since_ms: int) -> list[dict[str, Any]]:
+        names = self._interesting()
+
+        def tell() -> list[dict[str, Any]]:
+            history = self.watcher.record.history()
+            if subject is not None:
+                return stories_of(history, subject, since_ms)
+            return recent_stories(history, names, since_ms)
+
+        async with self._telling:
+            asked = (self.watcher.record.version, subject, since_ms // 60_000, tuple(names))
+            if self._told is None or self._told[0] != asked:
+                self._told = asked, await asyncio.to_thread(tell)
+            return self._told[1]
+
+    def _interesting(self) -> list[str]:
+        """The partitions whose stories the overview tells: those with trouble first."""
+        rows = self.watcher.partitions(now_ms()).get("rows", [])
+        found = [row["name"] for row in rows if troubled(row) or not row["topic"].startswith("__")]
+        return found[:MAX_LANES]
+
+    async def _timeline(self, request: Request) -> Response:
+        since_ms = _since(request)
+        wanted = request.query_params.get("partition", "")[:300]
+        names = [wanted] if wanted else self._interesting()[:6]
+
+        def lanes() -> tuple[History, list[dict[str, Any]]]:
+            history = self.watcher.record.history()
+            return history, lanes_of(history, since_ms, names)
+
+        async with self._telling:
+            history, spans = await asyncio.to_thread(lanes)
+        order = ["faults", "quorum", *(f"node {node}" for node in history.nodes()), *names]
+        return JSONResponse({"since": since_ms, "until": now_ms(), "lanes": order, "spans": spans})
+
+    async def _fault(self, request: Request) -> Response:
+        value = await _body(request)
+        if isinstance(value, Response):
+            return value
+        door = "api" if request.headers.get("authorization") else "page"
+        try:
+            done = await self.acts.do(value.get("kind"), value.get("node"), operator=request.scope["role"] == OPERATOR, door=door)
+        except Refused as error:
+            return _error(error.status, str(error))
+        finally:
+            self.watcher.hurry()
+        return JSONResponse({"done": done}, status_code=202)
+
+
+def _since(request: Request) -> int:
+    """`since` in wall milliseconds, by default ten minutes ago."""
+    text = request.query_params.get("since", "")
+    given = int(text) if text.isascii() and text.isdigit() and len(text) < 16 else 0
+    return given or now_ms() - DEFAULT_SPAN_MS
+
+
+async def _body(request: Request) -> dict[str, Any] | Response:
+    """An object in JSON, of a bounded size, within a bounded time; else the refusal."""
+    if request.headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
+        return _error(415, "the body must be application/json")
+    data = bytearray()
+    try:
+        async with asyncio.timeout(BODY_S):
+            async for chunk in request.stream():
+                data += chunk
+                if len(data) > MAX_BODY:
+                    return _error(413, f"the body has more than {MAX_BODY} bytes")
+    except TimeoutError:
+        return _error(408, f"the body did not come within {BODY_S:g} s")
+    try:
+        value = json.loads(bytes(data))
+    except (ValueError, RecursionError):
+        value = None
+    return value if isinstance(value, dict) else _error(400, "the body must be an object in JSON")
+
+
+def _error(status: int, why: str) -> Response:
+    return JSONResponse({"error": why}, status_code=status)

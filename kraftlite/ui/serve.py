@@ -1,0 +1,146 @@
+"""Serves the page on this machine: `serve` runs until it is told to stop."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import uvicorn
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+from kraftlite.rpc.transport import GrpcTransport
+from kraftlite.ui.acts import Acts
+from kraftlite.ui.app import Page
+from kraftlite.ui.guard import Tokens
+from kraftlite.ui.watch import Watcher
+
+HOST: Final = "127.0.0.1"
+PORT: Final = 8088
+_TRIED: Final = 10
+MAX_CONNECTIONS: Final = 64
+REQUEST_S: Final = 5.0
+MAX_HEADERS: Final = 16 << 10
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Link:
+    """The addresses of the page. Whoever has `operator` may kill nodes; `viewer` is for looking."""
+
+    operator: str
+    viewer: str
+
+
+def listen(port: int | None) -> socket.socket:
+    """A listening socket of this machine alone: at `port`, or by default at the first free one from PORT on, else anywhere.
+    Raises OSError when the given port is taken."""
+    tried = [port] if port is not None else [*range(PORT, PORT + _TRIED), 0]
+    for number in tried:
+        found = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+        found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            found.bind((HOST, number))
+        except OSError:
+            found.close()
+            if number == tried[-1]:
+                raise
+            continue
+        found.listen(MAX_CONNECTIONS)
+        return found
+    raise AssertionError("the last one is returned or raises")
+
+
+class _Impatient(H11Protocol):
+    """A connection that must say within `patience_s` what it wants, so that those that say nothing take nobody's place."""
+
+    patience_s = REQUEST_S
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        self._patience = self.loop.call_later(self.patience_s, self._give_up)
+
+    def _give_up(self) -> None:
+        if self.cycle is None and not self.transport.is_closing():
+            self.transport.abort()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._patience.cancel()
+        super().connection_lost(exc)
+
+
+class _Server(uvicorn.Server):
+    """Says when it takes connections, and before it waits for those that are open."""
+
+    def __init__(self, config: uvicorn.Config, on_ready: Callable[[], None], on_leaving: Callable[[], None]) -> None:
+        super().__init__(config)
+        self._on_ready = on_ready
+        self._on_leaving = on_leaving
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        if self.started:
+            self._on_ready()
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        self._on_leaving()
+        await super().shutdown(sockets)
+
+
+async def serve(
+    data_dir: Path,
+    sock: socket.socket,
+    on_ready: Callable[[Link], None],
+    *,
+    tokens: Tokens | None = None,
+    patience_s: float = REQUEST_S,
+) -> None:
+    """Serve until SIGINT or SIGTERM; `on_ready` gets the links as soon as connections are taken. Raises LocalError when there is
+    no cluster."""
+    os.environ.setdefault("GRPC_VERBOSITY", "NONE")
+    os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")  # nodes are started from here, as programs of their own
+    tokens = tokens or Tokens.make()
+    port = sock.getsockname()[1]
+    base = f"http://{HOST}:{port}/"
+    link = Link(operator=f"{base}#{tokens.operator}", viewer=f"{base}#{tokens.viewer}")
+    transport: Any = GrpcTransport()
+    acts = Acts(data_dir)
+    try:
+        watcher = Watcher(data_dir, transport)
+        page = Page(watcher, acts, tokens, port)
+        server = _Server(_config(page, patience_s), lambda: on_ready(link), page.streams.close)
+        watching = asyncio.create_task(watcher.run())
+        serving = asyncio.create_task(server.serve(sockets=[sock]))
+        try:
+            await asyncio.wait({watching, serving}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            server.should_exit = True
+            watching.cancel()
+            await asyncio.gather(watching, return_exceptions=True)
+            await serving
+    finally:
+        await acts.close()
+        await transport.close()
+
+
+def _config(page: Page, patience_s: float) -> uvicorn.Config:
+    class Connection(_Impatient):
+        pass
+
+    Connection.patience_s = patience_s
+    return uvicorn.Config(
+        page.guard,
+        http=Connection,
+        ws="none",
+        lifespan="off",
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        limit_concurrency=MAX_CONNECTIONS,
+        h11_max_incomplete_event_size=MAX_HEADERS,
+        timeout_keep_alive=int(REQUEST_S),
+        timeout_graceful_shutdown=2,
+    )

@@ -1,0 +1,241 @@
+// The page: its state, where it is, and when it is drawn.
+
+import { get, open, post, watch } from "./api.js";
+import { h, render } from "./dom.js";
+import { faults } from "./faults.js";
+import { headlines, overview } from "./overview.js";
+import { partition } from "./partition.js";
+import { quorum } from "./quorum.js";
+import { timeline } from "./timeline.js";
+import { LABEL, command, consequences, span } from "./words.js";
+
+const VIEWS = { overview: ["Overview", overview], partition: ["Partition", partition], timeline: ["Timeline", timeline], quorum: ["Quorum", quorum], faults: ["Faults", faults] };
+const LATE_MS = 1500;
+const at = (id) => document.getElementById(id);
+
+const page = {
+  state: null,
+  rows: [],
+  matching: 0,
+  filter: "",
+  stories: null,
+  told: null,
+  lanes: null,
+  back: 180000,
+  role: null,
+  cluster: null,
+  view: "overview",
+  subject: "",
+  /** The server's clock, as far as it has been heard. */
+  now: () => Date.now() + offset,
+  ask,
+  go: (view, subject) => (location.hash = subject ? `${view}/${encodeURIComponent(subject)}` : view),
+  why: (about) => (about.kind === "controller" ? page.go("quorum") : about.kind === "partition" ? page.go("partition", about.name) : page.go("timeline")),
+  setFilter: (text) => {
+    page.filter = text;
+    clearTimeout(filtering);
+    filtering = setTimeout(connect, 200);
+  },
+  setBack: (ms) => {
+    page.back = ms;
+    recall(true);
+  },
+};
+let offset = 0;
+let heard = 0;
+let lost = false;
+let source = null;
+let filtering = 0;
+let asked = { version: -1, at: 0, place: "" };
+let spoken = { text: "", at: 0 };
+
+start();
+
+async function start() {
+  document.documentElement.dataset.theme = localStorage.getItem("theme") || "";
+  try {
+    await open();
+    page.cluster = await get("/api/v1/cluster");
+  } catch (error) {
+    render(at("main"), h("h1", {}, "kraftlite"), h("p", { class: "alarm" }, error.message), h("p", {}, "In the terminal: ", h("code", {}, "kraftlite ui")));
+    return;
+  }
+  page.role = page.cluster.role;
+  route();
+  window.addEventListener("hashchange", route);
+  window.addEventListener("keydown", key);
+  connect();
+  setInterval(draw, 250);
+}
+
+function connect() {
+  if (source) source.close();
+  source = watch(page.filter, {
+    state: (value) => {
+      page.state = value;
+      heard = Date.now();
+      offset = value.t - heard;
+      lost = false;
+      draw();
+      recall(false);
+    },
+    partitions: (value) => {
+      page.rows = value.rows;
+      page.matching = value.matching;
+    },
+    lost: () => {
+      lost = true;
+      draw();
+      setTimeout(again, 2000);
+    },
+  });
+}
+
+/** The stream has ended for good: the server has gone, or the session. */
+async function again() {
+  try {
+    page.cluster = await get("/api/v1/cluster");
+    connect();
+  } catch (error) {
+    if (error.status === 401) lost = error.message;
+    else setTimeout(again, 2000);
+  }
+}
+
+function route() {
+  const [view, subject] = location.hash.slice(1).split("/");
+  if (view === "main") return;
+  const moved = page.view !== view;
+  page.view = VIEWS[view] ? view : "overview";
+  page.subject = decodeURIComponent(subject || "");
+  page.told = null;
+  recall(true);
+  draw();
+  if (moved) window.scrollTo(0, 0);
+}
+
+/** Ask for stories and lanes when something new was recorded, at most once a second. */
+async function recall(now) {
+  const version = page.state ? page.state.recorded : -1;
+  const place = `${page.view}/${page.subject}/${page.back}`;
+  const fresh = asked.version === version && asked.place === place;
+  if (!page.state || (!now && (fresh || Date.now() - asked.at < 1000))) return;
+  asked = { version, at: Date.now(), place };
+  try {
+    if (page.view === "overview" || page.view === "timeline") page.stories = (await get("/api/v1/stories")).stories;
+    if (page.view === "timeline") page.lanes = await get(`/api/v1/timeline?since=${Math.round(page.now() - page.back)}`);
+    if (page.view === "quorum") page.told = (await get("/api/v1/stories?kind=controller")).stories;
+    if (page.view === "partition") {
+      const name = page.subject || (page.rows[0] && page.rows[0].name);
+      page.told = name ? (await get(`/api/v1/stories?kind=partition&name=${encodeURIComponent(name)}`)).stories : [];
+    }
+  } catch (error) {
+    if (error.status === 404) page.told = [];
+    else asked.version = -1; // try again with the next state
+  }
+  draw();
+}
+
+function draw() {
+  if (!page.state) return;
+  const late = Date.now() - heard;
+  document.body.classList.toggle("late", late > LATE_MS || Boolean(lost));
+  render(at("top"), top(late));
+  const notes = [];
+  if (late > LATE_MS || lost) notes.push(h("p", { class: "banner alarm", role: "alert" }, typeof lost === "string" ? lost : `This page has not heard from its server for ${span(late)}: what you see is as old as that.`));
+  if (page.state.gone) notes.push(h("p", { class: "banner alarm" }, page.state.gone));
+  if (page.state.self.late_ms > 250) notes.push(h("p", { class: "banner warn" }, `The page's server was late itself by ${span(page.state.self.late_ms)}: ages are less exact.`));
+  const [, view] = VIEWS[page.view];
+  render(at("main"), notes, page.view === "overview" ? null : headlines(page), h("div", { key: page.view, class: `view ${page.view}` }, view(page)));
+  render(at("foot"), foot());
+  speak();
+}
+
+function top(late) {
+  const live = late <= LATE_MS && !lost;
+  return [
+    h("h1", {}, h("span", { "aria-hidden": "true" }, "◆ "), "kraftlite"),
+    h("p", { class: "soft where" }, `${page.cluster.controllers}+${page.cluster.brokers} · ${page.cluster.cluster_id}`),
+    h("nav", { "aria-label": "Views" }, Object.entries(VIEWS).map(([name, [title]]) => h("a", { key: name, href: `#${name}`, "aria-current": page.view === name ? "page" : undefined }, title))),
+    h("p", { class: `pulse ${live ? "good" : "bad"}` }, live ? "● live" : "▨ old", page.role === "viewer" ? h("span", { class: "soft" }, " · looking only") : null),
+    h("button", { class: "plain", onclick: theme, title: "Light, dark, or as the system", "aria-label": "Colours: light, dark, or as the system" }, "◐"),
+    h("button", { class: "plain", onclick: help, "aria-label": "Help and keys" }, "?"),
+  ];
+}
+
+function foot() {
+  return [h("span", {}, "What you do here is a command, too: "), h("code", {}, "kraftlite kill leader orders-0"), h("span", {}, ", "), h("code", {}, "kraftlite explain partition orders-0"), h("span", {}, ` · ${page.state.self.pages} page${page.state.self.pages === 1 ? "" : "s"} watching`)];
+}
+
+/** Say for a screen reader what has changed, at most once in two seconds. */
+function speak() {
+  const text = page.state.headlines.slice(0, 3).map((line) => line.text).join("; ");
+  if (text === spoken.text || Date.now() - spoken.at < 2000) return;
+  spoken = { text, at: Date.now() };
+  at("live").textContent = text;
+}
+
+function theme() {
+  const order = ["", "light", "dark"];
+  const next = order[(order.indexOf(document.documentElement.dataset.theme || "") + 1) % order.length];
+  document.documentElement.dataset.theme = next;
+  localStorage.setItem("theme", next);
+}
+
+function key(event) {
+  if (event.ctrlKey || event.metaKey || event.altKey || at("ask").open || /INPUT|SELECT|TEXTAREA/.test(event.target.tagName)) return;
+  const view = { o: "overview", p: "partition", t: "timeline", q: "quorum", f: "faults" }[event.key];
+  if (view) page.go(view);
+  else if (event.key === "?") help();
+  else if (event.key === "/" && at("filter")) {
+    event.preventDefault();
+    at("filter").focus();
+  }
+}
+
+function help() {
+  dialog(
+    "Help",
+    h("p", {}, "Each number is the word of one node, with the time at which it was heard. Nothing is merged: where nodes disagree, you see both. A hatched field is a last word, and “–” is what nobody has said."),
+    h("p", {}, "Kill the leader of a partition. The line on top says what is missing and for how long, the partition shows who leads next and in which epoch, and “What happened, and why” tells the chain of causes."),
+    h("dl", { class: "keys" }, [["o p t q f", "overview, partition, timeline, quorum, faults"], ["/", "filter partitions"], ["Tab, Enter", "everything else"], ["Esc", "close this"]].map(([name, words]) => h("div", {}, h("dt", {}, h("kbd", {}, name)), h("dd", {}, words)))),
+    h("p", { class: "acts" }, h("button", { onclick: () => at("ask").close() }, "Close")),
+  );
+}
+
+function dialog(title, ...children) {
+  render(at("ask"), h("h2", { id: "ask-title" }, title), children);
+  if (!at("ask").open) at("ask").showModal();
+}
+
+/** Say what the fault will look like, and do it when that is wanted. */
+function ask(kind, id) {
+  const node = page.state.nodes.find((it) => it.id === id);
+  if (!node) return;
+  const role = node.roles.join(" and ");
+  const told = consequences(kind, node, page.state, page.rows, page.cluster.timings_ms);
+  const risky = kind === "kill" || kind === "pause";
+  const body = (error, busy) => [
+    told.map((text) => h("p", { key: text }, text)),
+    h("p", { class: "soft" }, "As a command: ", h("code", {}, command(kind, id)), " ", h("button", { class: "link", onclick: () => navigator.clipboard && navigator.clipboard.writeText(command(kind, id)) }, "copy")),
+    error ? h("p", { class: "banner alarm", role: "alert" }, error) : null,
+    h(
+      "p",
+      { class: "acts" },
+      h("button", { id: "do-it", class: risky ? "danger strong" : "strong", disabled: busy, onclick: go }, busy ? "Asked …" : `${LABEL[kind]} node ${id}`),
+      h("button", { onclick: () => at("ask").close() }, "Leave it"),
+    ),
+  ];
+  const show = (error, busy) => dialog(`${LABEL[kind]} ${role} ${id}?`, body(error, busy));
+  async function go() {
+    show(null, true);
+    try {
+      await post("/api/v1/faults", { kind, node: id });
+      at("ask").close();
+    } catch (error) {
+      show(error.message, false);
+    }
+  }
+  show(null, false);
+  at("do-it").focus();
+}

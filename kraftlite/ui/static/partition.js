@@ -1,0 +1,58 @@
+// One partition: a bar for each replica, by its own word; who says who leads; and its stories.
+
+import { h } from "./dom.js";
+import { standing } from "./overview.js";
+import { stories } from "./stories.js";
+import { LIFE, VERDICT, number, span } from "./words.js";
+
+export function partition(page) {
+  const row = page.rows.find((it) => it.name === page.subject) || page.rows[0];
+  if (!row) return [h("h2", {}, "Partition"), h("p", { class: "soft" }, "No broker has spoken of any partition.")];
+  const ends = row.replicas.flatMap((it) => (it.leo === null ? [] : [it.leo]));
+  const starts = row.replicas.flatMap((it) => (it.start === null ? [] : [it.start]));
+  const top = Math.max(1, ...ends);
+  // Where replicas are close together at a high offset, only the end of the scale tells them apart.
+  const spread = top - Math.min(...ends, top);
+  const low = Math.max(Math.min(...starts, top), top - Math.max(60, spread * 3));
+  return [
+    h("h2", {}, h("label", {}, "Partition ", h("select", { value: row.name, onchange: (event) => page.go("partition", event.target.value) }, page.rows.map((it) => h("option", { value: it.name, key: it.name, selected: it.name === row.name }, it.name))))),
+    h("p", {}, verdict(row), " · ISR ", h("b", {}, row.isr.join(", ") || "–"), ` (as ${row.told_by} says) · min ${number(row.min_isr)} · `, standing(page, row)),
+    h(
+      "section",
+      { "aria-labelledby": "h-bars" },
+      h("h3", { id: "h-bars" }, "Replicas, each by its own word"),
+      h("div", { class: "scale soft", "aria-hidden": "true" }, h("span", {}, number(low)), h("span", {}, "offset"), h("span", {}, number(top))),
+      h("ul", { class: "bars" }, row.replicas.map((it) => bar(page, row, it, low, top))),
+      h("p", { class: "soft key" }, "The bar ends at the replica's log end offset (LEO); its dark part is below the high watermark (HW) that it knows: what consumers see. A hatched bar is a last word."),
+    ),
+    h(
+      "section",
+      { "aria-labelledby": "h-claims" },
+      h("h3", { id: "h-claims" }, "Who says who leads"),
+      h("ul", { class: "claims" }, row.claims.map((claim) => h("li", { key: `c${claim.by}`, class: claim.fresh ? "" : "lastword" }, `${claim.by} ${claim.fresh ? "says" : "said last"}: `, h("b", {}, claim.leader === null ? "nobody leads" : claim.own ? "I lead" : `${claim.leader} leads`), ` in epoch ${claim.epoch}`))),
+    ),
+    h("section", { "aria-labelledby": "h-why" }, h("h3", { id: "h-why" }, "What happened to it, and why"), stories(page.told)),
+  ];
+}
+
+function verdict(row) {
+  const { kind, leader, epoch } = row.verdict;
+  const who = leader === null ? "no leader" : `leader ${leader}`;
+  return [h("b", {}, who), epoch === null ? "" : ` in epoch ${epoch}`, h("span", { class: "soft" }, ` (${VERDICT[kind]})`)];
+}
+
+function bar(page, row, replica, low, top) {
+  const node = page.state.nodes.find((it) => it.id === replica.node);
+  const part = (value) => `${(100 * Math.max(0, Math.min(1, (value - low) / Math.max(1, top - low)))).toFixed(2)}%`;
+  const leads = replica.says === "leader";
+  const words = replica.says === null ? "has not said anything of it" : `${replica.fresh ? "" : "said last that it "}${leads ? "leads" : "follows"} in epoch ${replica.epoch} · LEO ${number(replica.leo)} · HW ${number(replica.hw)}`;
+  const late = replica.fresh || !node || node.replicas_ms === null ? "" : ` · last word ${span(page.now() - node.replicas_ms)} ago`;
+  return h(
+    "li",
+    { key: `r${replica.node}` },
+    h("p", {}, h("b", {}, `${!replica.fresh ? "▨ " : leads ? "◆ " : row.isr.includes(replica.node) ? "● " : "◐ "}${replica.node}`), ` ${words}`, node && node.life !== "alive" ? h("span", { class: "bad" }, ` · ${LIFE[node.life].word}`) : null, h("span", { class: "soft" }, late)),
+    replica.leo === null
+      ? h("div", { class: "bar unknown" })
+      : h("div", { class: `bar${replica.fresh ? "" : " stale"}${leads && replica.fresh ? " leads" : ""}` }, h("div", { class: "leo", style: { width: part(replica.leo) } }), h("div", { class: "hw", style: { width: part(replica.hw) } })),
+  );
+}

@@ -1,0 +1,87 @@
+"""The stream of states by server-sent events: a bounded number of readers, none of whom can hold up another.
+
+A reader has no queue. It gets the state as it is when it can take one, so whoever is slow skips what was between. A reader that
+takes nothing for `stalled_s` is dropped.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable
+from typing import Any, Final
+from urllib.parse import parse_qs
+
+from starlette.types import Receive, Scope, Send
+
+from kraftlite.ui.fold import page_of
+from kraftlite.ui.guard import answer
+from kraftlite.ui.watch import WATCHED_MS, Watcher
+
+MAX_STREAMS: Final = 12
+STALLED_S: Final = 10.0
+MAX_FILTER: Final = 100
+_HEADERS: Final = [(b"content-type", b"text/event-stream; charset=utf-8"), (b"x-accel-buffering", b"no")]
+
+
+class Streams:
+    """ASGI application of `/api/v1/stream`. While anybody reads, the nodes are asked more often."""
+
+    def __init__(self, watcher: Watcher) -> None:
+        self._watcher = watcher
+        self.every_s = WATCHED_MS / 1000
+        self.stalled_s = STALLED_S
+        self.count = 0
+        self.dropped = 0
+        """Readers that took nothing for too long."""
+        self._closing = asyncio.Event()
+
+    def close(self) -> None:
+        """End all streams: the server would wait for them."""
+        self._closing.set()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if self.count >= MAX_STREAMS:
+            await answer(send, 503, {"error": f"{MAX_STREAMS} pages watch already: close one of them"})
+            return
+        query = parse_qs(scope["query_string"].decode("latin-1")[:1000], max_num_fields=8)
+        wanted = query.get("q", [""])[0][:MAX_FILTER]
+        self.count += 1
+        self._watcher.watched = True
+        leaving = asyncio.create_task(_left(receive))
+        ending = asyncio.create_task(self._closing.wait())
+        try:
+            await self._serve(send, wanted, lambda: leaving.done() or ending.done(), leaving, ending)
+        except TimeoutError:
+            self.dropped += 1  # the answer is not completed, so the server closes the connection
+        finally:
+            self.count -= 1
+            self._watcher.watched = self.count > 0
+            for task in (leaving, ending):
+                task.cancel()
+
+    async def _serve(self, send: Send, wanted: str, over: Callable[[], bool], *tasks: asyncio.Task[Any]) -> None:
+        async with asyncio.timeout(self.stalled_s):
+            await send({"type": "http.response.start", "status": 200, "headers": _HEADERS})
+        version = -1
+        while not over():
+            state = self._watcher.state()
+            state["self"]["pages"] = self.count
+            lines = [_event("state", state)]
+            if version != self._watcher.parts_version:
+                version = self._watcher.parts_version
+                lines.append(_event("partitions", page_of(self._watcher.partitions(state["t"])["rows"], wanted)))
+            async with asyncio.timeout(self.stalled_s):
+                await send({"type": "http.response.body", "body": b"".join(lines), "more_body": True})
+            await asyncio.wait(tasks, timeout=self.every_s, return_when=asyncio.FIRST_COMPLETED)
+        async with asyncio.timeout(self.stalled_s):
+            await send({"type": "http.response.body", "body": b"", "more_body": False})
+
+
+def _event(name: str, value: dict[str, Any]) -> bytes:
+    return f"event: {name}\ndata: {json.dumps(value, separators=(',', ':'))}\n\n".encode()
+
+
+async def _left(receive: Receive) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass

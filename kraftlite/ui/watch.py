@@ -1,0 +1,172 @@
+"""Asks every node of a local cluster, again and again, and keeps what each one said last.
+
+Each node has a task of its own, so that one that is silent holds up nobody. While nobody watches, the nodes are asked less often.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from pathlib import Path
+from typing import Any, Final
+
+from kraftlite.local.ledger import LEDGER_NAME
+from kraftlite.local.state import LocalCluster, LocalError, load
+from kraftlite.model.errors import ApiError
+from kraftlite.model.ids import Endpoint
+from kraftlite.model.messages.introspection import NodeStatusRequest, ReplicaStatesRequest
+from kraftlite.model.messages.methods import NODE_STATUS, REPLICA_STATES
+from kraftlite.obs.faults import Fault
+from kraftlite.runtime.ports import Transport, TransportError
+from kraftlite.ui.claims import Memory
+from kraftlite.ui.fold import partitions_of, state_of
+from kraftlite.ui.follow import Record
+from kraftlite.ui.words import NodeWords
+
+WATCHED_MS: Final = 200
+"""The time between two questions to one node, and between two states of the page, while somebody watches."""
+IDLE_MS: Final = 1_000
+TIMEOUT_MS: Final = 1_000
+REPLICAS_A_SECOND: Final = 2_000
+"""A broker with many replicas is asked for them less often: it may not cost the brokers more than about one percent."""
+_STALE_MS: Final = 1_000
+"""The partitions are judged anew after this time also when no node has said anything new: a verdict may depend on how long it
+has lasted."""
+
+
+def now_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+class Watcher:
+    """The words of all nodes, the record of what happened, and the state that follows from both."""
+
+    def __init__(self, data_dir: Path, transport: Transport) -> None:
+        self.data_dir = data_dir
+        self.cluster: LocalCluster = load(data_dir)
+        self.nodes: dict[int, NodeWords] = {}
+        self.record = Record()
+        self.faults: list[Fault] = []
+        self.gone: str | None = None
+        """The reason why the cluster's description cannot be read any more; None while it can."""
+        self.watched = False
+        self.late_ms = 0
+        """By how much the last turn of this process came too late."""
+        self._memory = Memory()
+        self._parts: dict[str, Any] = {}
+        self._signature: object = None
+        self._judged_ms = 0
+        self.parts_version = 0
+        self._transport = transport
+        self._wake = asyncio.Event()
+        self._tasks: dict[int, asyncio.Task[None]] = {}
+        self._take(self.cluster)
+
+    @property
+    def every_ms(self) -> int:
+        return WATCHED_MS if self.watched else IDLE_MS
+
+    # --- the nodes and their processes
+
+    def look(self) -> None:
+        """Read the description of the cluster and the state of each process. Blocks for a moment: it is short files of /proc."""
+        try:
+            self._take(load(self.data_dir))
+            self.gone = None
+        except LocalError as error:
+            self.gone = str(error)
+            for words in self.nodes.values():
+                words.process = "stopped"
+
+    def _take(self, cluster: LocalCluster) -> None:
+        self.cluster = cluster
+        for node in cluster.nodes:
+            words = self.nodes.get(node.id)
+            if words is None:
+                words = self.nodes[node.id] = NodeWords(id=node.id, roles=node.roles)
+            words.kafka, words.grpc, words.process = node.kafka, node.grpc, node.state
+        for gone in [node_id for node_id in self.nodes if all(node.id != node_id for node in cluster.nodes)]:
+            del self.nodes[gone]
+
+    async def run(self) -> None:
+        """Until it is cancelled."""
+        try:
+            while True:
+                began = time.monotonic()
+                self.look()
+                for node_id in self.nodes:
+                    if node_id not in self._tasks:
+                        self._tasks[node_id] = asyncio.create_task(self._ask(node_id))
+                await asyncio.to_thread(self._read)
+                await self._pause(max(0.02, self.every_ms / 1000 - (time.monotonic() - began)))
+        finally:
+            for task in self._tasks.values():
+                task.cancel()
+            await asyncio.gather(*self._tasks.values(), return_exceptions=True)
+
+    def hurry(self) -> None:
+        """Look at once: somebody has done something."""
+        self._wake.set()
+
+    async def _pause(self, wait_s: float) -> None:
+        began = time.monotonic()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(wait_s):
+                await self._wake.wait()
+        self._wake.clear()
+        self.late_ms = max(0, round(1000 * (time.monotonic() - began - wait_s)))
+
+    def _read(self) -> None:
+        version = self.record.version
+        self.record.read([*(node.trace_path for node in self.cluster.nodes), self.data_dir / LEDGER_NAME])
+        if self.record.version != version:
+            self.faults = self.record.history().faults
+
+    async def _ask(self, node_id: int) -> None:
+        replicas_at = 0.0
+        while (words := self.nodes.get(node_id)) is not None:
+            words.every_ms = self.every_ms
+            if words.process == "stopped" or not words.grpc:
+                words.error = None
+                await asyncio.sleep(self.every_ms / 1000)
+                continue
+            host, _, port = words.grpc.rpartition(":")
+            peer = Endpoint(host, int(port))
+            try:
+                began = time.monotonic()
+                status = await self._transport.call(peer, NODE_STATUS, NodeStatusRequest(), TIMEOUT_MS)
+                words.hear_status(status, now_ms(), round(1000 * (time.monotonic() - began)))
+                if "broker" in words.roles and time.monotonic() >= replicas_at:
+                    answer = await self._transport.call(peer, REPLICA_STATES, ReplicaStatesRequest(topics=None), TIMEOUT_MS)
+                    words.hear_replicas(answer.replicas, now_ms())
+                    replicas_at = time.monotonic() + max(0.0, len(answer.replicas) / REPLICAS_A_SECOND)
+            except (TransportError, ApiError) as error:
+                words.fail(str(error)[:300])
+            await asyncio.sleep(self.every_ms / 1000)
+
+    # --- the state
+
+    def partitions(self, at_ms: int) -> dict[str, Any]:
+        """All partitions, judged anew when a node has said something else, or fallen silent, or come back."""
+        nodes = self.sorted_nodes()
+        signature = [(words.id, words.version, words.life(at_ms)) for words in nodes]
+        if signature != self._signature or at_ms - self._judged_ms >= _STALE_MS:
+            found = partitions_of(nodes, at_ms, self._memory)
+            self._signature, self._judged_ms = signature, at_ms
+            if found != self._parts:
+                self._parts = found
+                self.parts_version += 1
+        return self._parts
+
+    def sorted_nodes(self) -> list[NodeWords]:
+        return [self.nodes[node_id] for node_id in sorted(self.nodes)]
+
+    def state(self) -> dict[str, Any]:
+        at_ms = now_ms()
+        parts = self.partitions(at_ms)
+        found = state_of(self.sorted_nodes(), parts, self.faults, at_ms, self._memory)
+        found["recorded"] = self.record.version
+        found["gone"] = self.gone
+        found["self"] = {"late_ms": self.late_ms, "every_ms": self.every_ms}
+        return found

@@ -1,0 +1,69 @@
+"""The words of the nodes: what each one said last, and when it was heard. Nothing is merged here. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Final
+
+from kraftlite.model.messages.introspection import NodeStatusResponse, ReplicaState
+
+ALIVE, SILENT, PAUSED, DEAD, UNKNOWN = "alive", "silent", "paused", "dead", "unknown"
+SILENT_MS: Final = 1_000
+"""The least age of a node's last words from which on it counts as silent."""
+MAX_REPLICAS: Final = 20_000
+"""Replicas of one node that are kept; what is more is counted in `cut`."""
+
+Key = tuple[str, int]
+"""Topic and partition."""
+
+
+@dataclass(slots=True, kw_only=True)
+class NodeWords:
+    """One node: where it is, what the operating system says of its process, and its last words. Times are wall milliseconds.
+
+    `process`: running, paused, stopped, or unknown where the node is not on this machine. `status` and `replicas` stay as they
+    were said last, however long ago that is: `heard_ms` says when.
+    """
+
+    id: int
+    roles: tuple[str, ...]
+    kafka: str | None = None
+    grpc: str | None = None
+    process: str = UNKNOWN
+    every_ms: int = 250
+    heard_ms: int | None = None
+    rtt_ms: int | None = None
+    error: str | None = None
+    status: NodeStatusResponse | None = None
+    replicas: dict[Key, ReplicaState] = field(default_factory=dict)
+    replicas_ms: int | None = None
+    cut: int = 0
+    version: int = 0
+    """Counts the changes of `replicas`."""
+
+    def life(self, now_ms: int) -> str:
+        """The process is what the operating system says. A node that does not answer may be paused, cut off or slow: silent."""
+        if self.process == "stopped":
+            return DEAD
+        if self.process == "paused":
+            return PAUSED
+        if self.heard_ms is None:
+            return UNKNOWN
+        return SILENT if now_ms - self.heard_ms > max(SILENT_MS, 3 * self.every_ms) else ALIVE
+
+    def hear_status(self, status: NodeStatusResponse, now_ms: int, rtt_ms: int) -> None:
+        self.status, self.heard_ms, self.rtt_ms, self.error = status, now_ms, rtt_ms, None
+
+    def hear_replicas(self, replicas: Iterable[ReplicaState], now_ms: int) -> None:
+        found = list(replicas)
+        self.cut = max(0, len(found) - MAX_REPLICAS)
+        said = {(it.topic, it.partition): it for it in found[:MAX_REPLICAS]}
+        self.replicas_ms = now_ms
+        if said != self.replicas:
+            self.replicas = said
+            self.version += 1
+
+    def fail(self, error: str) -> None:
+        """It was asked and did not answer; its last words stay."""
+        self.error = error

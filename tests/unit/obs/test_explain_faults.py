@@ -1,0 +1,66 @@
+"""What the ledger of faults adds to a story: who did it, instead of a guess."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from kraftlite.obs.explain import from_line
+from kraftlite.runtime.trace import broker, node
+from tests.unit.obs.test_explain import Trace
+
+
+def fault(trace: Trace, at_s: float, where: int, kind: str, *, ended_s: float | None = None, how: str = "start") -> None:
+    """Add a line of the ledger of faults, and that of its end."""
+    lines: list[dict[str, Any]] = [{"ts": int(at_s * 1000), "event": "fault.asked", "kind": kind}]
+    if ended_s is not None:
+        lines.append({"ts": int(ended_s * 1000), "event": "fault.ended", "how": how})
+    for line in lines:
+        event = from_line({"node": where, "id": "f1", "who": "anna", "door": "cli", **line})
+        assert event is not None
+        trace.events.append(event)
+
+
+def test_the_ledger_of_faults_names_the_cause() -> None:
+    """Somebody killed the leader: nothing is guessed, also where the trace of the dead node says no more."""
+    trace = Trace()
+    trace.created()
+    trace.fenced()
+    fault(trace, 12.5, 2, "kill")
+    story = trace.story("leader_changed")
+    assert story.chain.startswith("node 2 killed by anna (cli) 12.5 s ▸ broker 2 missed heartbeats from 12.4 s ▸ FENCE @1842")
+    silence = story.steps[1]
+    assert silence.because == 1 and "it was killed by anna (cli) at 12.5 s" in silence.what
+    assert not any("paused or cut" in step.what for step in story.steps)
+    told = trace.story("fault", "node", "2")
+    assert told.title == "kill of node 2 by anna (cli)" and told.until_ms is None
+
+
+def test_a_pause_is_told_with_its_end_and_explains_nothing_after_it() -> None:
+    trace = Trace()
+    trace.created()
+    trace.fenced()
+    fault(trace, 12.5, 2, "pause", ended_s=24.0, how="resume")
+    silence = trace.story("leader_changed").steps[1]
+    assert "it was paused by anna (cli) at 12.5 s, until the resume by anna (cli) at 24.0 s" in silence.what
+
+
+@pytest.mark.parametrize("ended_s", [5.0, None])
+def test_a_fault_that_is_over_is_no_cause(ended_s: float | None) -> None:
+    """It ended in the ledger, or the node was heard of after it."""
+    trace = Trace()
+    trace.created()
+    fault(trace, 4.0, 2, "pause", ended_s=ended_s, how="resume")
+    trace.say(11.0, 2, broker.BrokerFenced(fenced=False))
+    trace.fenced()
+    assert trace.story("leader_changed").chain.startswith("broker 2 missed heartbeats from 12.4 s")
+
+
+def test_an_orderly_stop_says_who_asked_for_it() -> None:
+    trace = Trace()
+    trace.created()
+    fault(trace, 19.5, 2, "restart")
+    trace.say(20.0, 2, node.NodeStopping(reason="signal", graceful=True), node.NodeStopped())
+    stopped = trace.story("stopped", "node", "2")
+    assert stopped.steps[0].what == "node 2 is told to stop (signal): the restart by anna (cli)"

@@ -1,0 +1,62 @@
+"""Trace files are read while they grow: each event once, also over a rotation, and damage costs itself alone."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from kraftlite.ui.follow import Follower, Record
+
+
+def line(number: int, **more: object) -> str:
+    return json.dumps({"ts": number, "node": 1, "event": "node.started", "number": number, **more}) + "\n"
+
+
+def numbers(follower: Follower) -> list[int]:
+    return [int(event.get("number")) for event in follower.read()]
+
+
+def test_each_event_once_and_half_a_line_later(tmp_path: Path) -> None:
+    path = tmp_path / "trace.jsonl"
+    follower = Follower(path)
+    assert numbers(follower) == []
+    path.write_text(line(1) + line(2)[:20])
+    assert numbers(follower) == [1]
+    with path.open("a") as file:
+        file.write(line(2)[20:] + line(3))
+    assert numbers(follower) == [2, 3] and numbers(follower) == []
+
+
+def test_what_was_left_of_a_file_that_was_replaced(tmp_path: Path) -> None:
+    path = tmp_path / "trace.jsonl"
+    follower = Follower(path)
+    path.write_text(line(1))
+    assert numbers(follower) == [1]
+    with path.open("a") as file:
+        file.write(line(2))
+    path.rename(tmp_path / "trace.jsonl.1")
+    path.write_text(line(3))
+    assert numbers(follower) == [2, 3]
+
+
+def test_damage_costs_itself_alone(tmp_path: Path) -> None:
+    path = tmp_path / "trace.jsonl"
+    path.write_bytes(b"\xff\n[]\n{}\n" + b"[" * 200_000 + b"\n" + line(1).encode())
+    assert numbers(Follower(path)) == [1]
+
+
+def test_the_end_of_a_long_file(tmp_path: Path) -> None:
+    path = tmp_path / "trace.jsonl"
+    path.write_text("".join(line(number, text="x" * 100) for number in range(1_000)))
+    found = numbers(Follower(path, first_bytes=10_000))
+    assert found[-1] == 999 and 10 < len(found) < 100
+
+
+def test_the_record_is_of_all_files_by_time(tmp_path: Path) -> None:
+    one, two = tmp_path / "1.jsonl", tmp_path / "2.jsonl"
+    one.write_text(line(5) + line(1))
+    two.write_text(line(3))
+    record = Record()
+    assert record.read([one, two, tmp_path / "missing"]) == 3
+    assert [event.ms for event in record.history().events] == [1, 3, 5]
+    assert record.read([one, two]) == 3 and record.history() is record.history()
