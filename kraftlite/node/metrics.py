@@ -156,32 +156,32 @@ def _broker_gauges(metrics: Metrics, broker: BrokerServer) -> None:
         lambda: broker.lifecycle.state.value,
     )
     _transaction_gauges(metrics, broker)
-    gauge("kafka_server_replicamanager_partitioncount", "Partitions with a replica on this broker.", replicas.partition_count)
-    gauge("kafka_server_replicamanager_leadercount", "Partitions that this broker leads.", replicas.leader_count)
+    gauge("kafka_server_replicamanager_partitioncount", "Partitions with a replica on this broker.", replicas.counts.partitions)
+    gauge("kafka_server_replicamanager_leadercount", "Partitions that this broker leads.", replicas.counts.leaders)
     gauge(
         "kafka_server_replicamanager_underreplicatedpartitions",
         "Partitions led here whose ISR is smaller than their replicas.",
-        replicas.under_replicated_count,
+        replicas.counts.under_replicated,
     )
     gauge(
         "kafka_server_replicamanager_underminisrpartitioncount",
         "Partitions led here whose ISR is below min.insync.replicas.",
-        replicas.under_min_isr_count,
+        replicas.counts.under_min_isr,
     )
     gauge(
         "kafka_server_replicamanager_atminisrpartitioncount",
         "Partitions led here whose ISR is at min.insync.replicas.",
-        replicas.at_min_isr_count,
+        replicas.counts.at_min_isr,
     )
     gauge(
         "kafka_server_replicamanager_partitionswithlatetransactionscount",
         "Partitions led here with a transaction that is open for longer than transaction.max.timeout.ms and 5 minutes.",
-        replicas.late_transaction_count,
+        replicas.counts.late_transactions,
     )
     gauge(
         "kafka_server_replicamanager_offlinereplicacount",
         "Replicas of this broker in directories that have failed.",
-        replicas.offline_count,
+        replicas.counts.offline,
     )
     gauge(
         "kafka_log_logmanager_offlinelogdirectorycount",

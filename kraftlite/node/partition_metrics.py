@@ -76,7 +76,7 @@ def register_partitions(metrics: Metrics, replicas: ReplicaManager, most: int) -
     metrics.gauge(
         "kraftlite_metrics_partitions_left_out",
         "Replicas without series of their own, because kraftlite.metrics.partitions.max others come before them by name.",
-        lambda: max(0, replicas.partition_count() - most),
+        lambda: max(0, replicas.counts.partitions() - most),
     )
 
 
@@ -91,7 +91,7 @@ def _register_traffic(
     """The sum of all topics, and each topic: one family, as in Kafka, where the sum has no label `topic`."""
 
     def read() -> Iterator[tuple[tuple[str, ...], float]]:
-        yield ("",), count(replicas.traffic())
+        yield ("",), count(replicas.counts.traffic())
         topics: dict[str, int] = {}
         for partition in shown():
             topic = partition.tp.topic

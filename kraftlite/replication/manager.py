@@ -36,11 +36,12 @@ from kraftlite.replication.api import (
 )
 from kraftlite.replication.config import ReplicationConfig
 from kraftlite.replication.consume import ConsumePath, FetchRoom, FetchWait
+from kraftlite.replication.counts import ReplicaCounts
 from kraftlite.replication.delete_records import DeleteRecordsPath
 from kraftlite.replication.enrol_driver import Enroller
 from kraftlite.replication.fetcher_manager import FetcherManager
 from kraftlite.replication.follower_state import prepare_to_follow
-from kraftlite.replication.markers import LATE_TRANSACTION_BUFFER_MS, write_markers
+from kraftlite.replication.markers import write_markers
 from kraftlite.replication.partition import Partition, PartitionEnv
 from kraftlite.replication.ports import ControllerChannel, LogProvider
 from kraftlite.replication.produce import ProducePath
@@ -48,7 +49,6 @@ from kraftlite.replication.purgatory import Deadlines
 from kraftlite.replication.service import ReplicaService
 from kraftlite.replication.table import PartitionTable
 from kraftlite.replication.throttle import ReplicationThrottles
-from kraftlite.replication.traffic import Traffic
 from kraftlite.runtime.ports import Handlers, Ports, TaskHandle
 
 if TYPE_CHECKING:
@@ -114,6 +114,7 @@ class ReplicaManager:
         self._produce = ProducePath(
             table, ports.clock, ports.tasks, self._deadlines, hot_tracer, self.handle_io_error, ports.tuning, self.enroller
         )
+        self.counts = ReplicaCounts(table, ports.clock, config.transaction_max_timeout_ms)
         self._consume = ConsumePath(table, self._deadlines, self.handle_io_error, rack_aware=config.rack_aware)
         self._delete_records = DeleteRecordsPath(table, self._deadlines, logs, self.handle_io_error)
         self.throttles = ReplicationThrottles(config.broker_id, config.throttle_windows, ports.clock.now_ms)
@@ -470,40 +471,6 @@ class ReplicaManager:
                 )
             )
         return tuple(found)
-
-    def partition_count(self) -> int:
-        return len(self._table.by_tp)
-
-    def leader_count(self) -> int:
-        return sum(partition.leader is not None for partition in self._table.by_tp.values())
-
-    def under_replicated_count(self) -> int:
-        return sum(partition.under_replicated for partition in self._table.by_tp.values())
-
-    def late_transaction_count(self) -> int:
-        """Partitions led here that have a transaction which should have been ended long ago (TP-41)."""
-        wall_ms, limit_ms = self._clock.wall_ms(), self._config.transaction_max_timeout_ms + LATE_TRANSACTION_BUFFER_MS
-        return sum(
-            partition.leader is not None and partition.log is not None and partition.log.has_late_transaction(wall_ms, limit_ms)
-            for partition in self._table.by_tp.values()
-        )
-
-    def under_min_isr_count(self) -> int:
-        return sum(partition.under_min_isr for partition in self._table.by_tp.values())
-
-    def at_min_isr_count(self) -> int:
-        return sum(it.leader is not None and len(it.committed_isr) == it.min_isr for it in self._table.by_tp.values())
-
-    def traffic(self) -> Traffic:
-        """Return the traffic of all replicas since the start, those that are gone included."""
-        found = Traffic()
-        found.add(self._table.removed)
-        for partition in self._table.by_tp.values():
-            found.add(partition.traffic)
-        return found
-
-    def offline_count(self) -> int:
-        return sum(partition.log is None for partition in self._table.by_tp.values())
 
 
 def _cause(local: LocalPartition) -> str | None:

@@ -144,8 +144,7 @@ class Partition:
 
     def attach_log(self, log: Log, checkpointed_hw: int) -> None:
         """The HW starts from its checkpoint, within [log start, leo] (RP-16)."""
-        self.log = log
-        self.offline_reason = None
+        self.log, self.offline_reason = log, None
         log.update_hw(checkpointed_hw)
 
     def fail_to_open(self, registration: PartitionRegistration, reason: str) -> None:
@@ -172,8 +171,7 @@ class Partition:
             return False
         old_isr = self.committed_isr
         self._adopt(registration)
-        isr = in_order(registration.isr, registration.replicas)
-        self.committed_isr = isr
+        self.committed_isr = isr = in_order(registration.isr, registration.replicas)
         if not same_epoch:
             start = log.leo
             trace = PartitionTrace(self._env.tracer, self.tp, registration.leader_epoch, start, now_ms)
@@ -400,8 +398,7 @@ class Partition:
             return
         out = leader.lagging(log.leo, now_ms, self._env.lag_time_max_ms)
         if out:
-            isr = tuple(member for member in leader.isr.committed if member not in out)
-            self._propose(leader, isr, added=(), removed=out)
+            self._propose(leader, tuple(it for it in leader.isr.committed if it not in out), added=(), removed=out)
             leader.trace.shrink_proposed(leader.isr.maximal, [leader.followers[it] for it in out], log.leo, now_ms)
             self._env.on_isr_proposed(self)
 
@@ -444,7 +441,7 @@ class Partition:
         leader.isr.propose(PendingIsr(item=item, added=added, removed=removed), self.replicas)
 
     def _eligible(self, member: NodeId, replica_epoch: int | None) -> bool:
-        """Return whether a replica may be in the ISR: not while its log directory is offline, which the HW need not wait for."""
+        """A replica whose log directory is offline may not be in the ISR, and the HW need not wait for it."""
         return self._env.directory_online(member, self.replicas, self._directories) and self._env.eligible(member, replica_epoch)
 
     def _epoch_of(self, leader: LeaderState, member: NodeId) -> int | None:

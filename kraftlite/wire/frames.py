@@ -44,9 +44,7 @@ class Connection(asyncio.BufferedProtocol):
         receive_budget: ReceiveBudget | None = None,
     ) -> None:
         """`receive_budget`: the memory that it uses until it is admitted; None: the node's."""
-        self._owner = owner
-        self._handle = handle
-        self._limits = limits
+        self._owner, self._handle, self._limits = owner, handle, limits
         self._turns = owner.share.turns
         self._receive_budget = owner.share.receive if receive_budget is None else receive_budget
         self._response_budget = owner.share.responses
@@ -61,27 +59,22 @@ class Connection(asyncio.BufferedProtocol):
         self._due: deque[Callable[[], None]] = deque()
         self._tasks: list[Owned] = []
         self._corked = self._flush_scheduled = False
-        self._reading = True
-        self._writable = self._accepting = True
+        self._reading = self._writable = self._accepting = True
         self._closing = self._ended = False
         self._requests_held = self._responses_held = False
-        self._leased = False
+        self._leased = self._waits_for_memory = False
         self._mute = Mute()
-        self._waits_for_memory = False
         self._reason: str | None = None
-        self.peer_host = ""
-        self.peer_port = 0
+        self.peer_host, self.peer_port = "", 0
         self.principal: Principal = ANONYMOUS
         """Set once the client has proved who it is: by a certificate before the connection is made."""
         self.file_number = -1
         self.last_active_ms = 0
         self.lost = False
         # Worker, Receiver and Sender
-        self.used_ns = 0
-        self.window_ns = 0
+        self.used_ns = self.window_ns = 0
         self.queued = False
-        self.received = 0
-        self.sent_ms = 0
+        self.received = self.sent_ms = 0
 
     # --- transport callbacks -------------------------------------------------------------------------------------------
 

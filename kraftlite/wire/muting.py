@@ -9,6 +9,8 @@ from kraftlite.runtime.ports import TimerHandle
 
 
 class Times(Protocol):
+    """A clock with timers, in milliseconds."""
+
     def now_ms(self) -> int: ...
 
     def call_later(self, delay_ms: int, callback: Callable[[], None], /) -> TimerHandle: ...

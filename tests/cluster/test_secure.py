@@ -183,7 +183,7 @@ def test_a_leader_that_dies_is_replaced_and_comes_back(closed: Closed) -> None:
 
 
 def test_no_file_of_a_node_has_a_password(closed: Closed) -> None:
-    """CI-18: not the logs, not the traces, not the configurations, and not the metadata log."""
+    """Not the logs, not the traces, not the configurations, and not the metadata log."""
     secrets = [closed.password(user).encode() for user in FIRST_USERS]
     files = [path for node in closed.state.nodes for path in Path(node.directory).rglob("*") if path.is_file()]
     assert len(files) > 20

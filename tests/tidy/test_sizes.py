@@ -20,7 +20,7 @@ LONG_MODULES = {
     "tests/spec/coordinator/test_groups.py": 534,
     "tests/spec/log/test_cleaner.py": 573,
     "tests/spec/raft/test_elections.py": 695,
-    "tests/spec/wire/test_admin.py": 681,
+    "tests/spec/wire/test_admin.py": 683,
     "tests/spec/wire/test_produce_fetch.py": 576,
     "tests/unit/audit/test_audit.py": 831,
     "tests/unit/columns/test_records.py": 551,

@@ -220,6 +220,6 @@ def test_config_keys_says_what_becomes_of_each_key(run: Run) -> None:
     assert found["num.partitions"] == {"key": "num.partitions", "effect": "applied", "default": "1", "words": ""}
     assert found["num.io.threads"]["effect"] == "no effect" and found["num.io.threads"]["words"]
     listed = run("config", "keys", "authorizer", "super").output.splitlines()
-    assert [line.split()[:2] for line in listed[1:]] == [["authorizer.class.name", "refused"], ["super.users", "refused"]]
+    assert [line.split()[:2] for line in listed[1:]] == [["authorizer.class.name", "applied"], ["super.users", "applied"]]
     none = run("config", "keys", "no-such-part")
     assert none.exit_code == 1 and "no configuration key contains no-such-part" in none.output

@@ -77,7 +77,7 @@ MISTAKES: list[tuple[dict[str, str], dict[str, str | None], tuple[str, ...]]] = 
     (BROKER, {"listeners": "PLAINTEXT://:9092,REPLICATION://:99999"}, ("REPLICATION://:99999", "between 0 and 65535")),
     (BROKER, {"listeners": "PLAINTEXT://:1,PLAINTEXT://:2,REPLICATION://:3"}, ("PLAINTEXT is there twice",)),
     (BROKER, {"listeners": "NOPE://:9092,REPLICATION://:9192"}, ("listener.security.protocol.map has no protocol for NOPE",)),
-    (BROKER, {"listeners": "SASL_SSL://:9092,REPLICATION://:9192"}, ("SASL_SSL is not supported yet", "PLAINTEXT, SSL, GRPC")),
+    (BROKER, {"listeners": "SASL_SSL://:9092,REPLICATION://:9192"}, ("ssl.keystore.location is not set", "GSSAPI, which is")),
     (BROKER, {"listeners": "REPLICATION://:9192"}, ("a broker needs a listener for clients",)),
     (BROKER, {"listener.security.protocol.map": "PLAINTEXT"}, ("listener.security.protocol.map: PLAINTEXT", "NAME:PROTOCOL")),
     (BROKER, {"inter.broker.listener.name": "NOPE"}, ("inter.broker.listener.name=NOPE", "PLAINTEXT, REPLICATION")),

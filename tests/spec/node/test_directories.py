@@ -85,7 +85,7 @@ async def test_jb_07_a_replica_of_a_missing_directory_is_not_begun_anew(tmp_path
     node.boot()
     await cluster.until(lambda: node.up, "a start with one directory")
     assert broker_of(node).replicas.partition(A0) is not None
-    assert logs_of(node).get(A0) is None and broker_of(node).replicas.offline_count() == 1
+    assert logs_of(node).get(A0) is None and broker_of(node).replicas.counts.offline() == 1
     assert logs_of(node).offline_directories() == (home,)
     assert not any(name.startswith("a-0") for path in logs_of(node).online_directories() for name in node.disk.listdir(path))
     await cluster.clock.run_for(5_000)

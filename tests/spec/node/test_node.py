@@ -282,7 +282,7 @@ async def test_bl_16_a_failed_directory_leaves_the_rest_alone(tmp_path: Path) ->
     assert leader.node.broker.log_dirs.offline_directories() == (home,)
     assert leader.node.broker.lifecycle.state is BrokerState.RUNNING, "the controller acknowledged the failure (BL-17)"
     assert await cluster.produce("b", "kept") is ErrorCode.NONE
-    assert leader.node.broker.replicas.offline_count() == 1
+    assert leader.node.broker.replicas.counts.offline() == 1
 
 
 async def test_bl_16_the_leaderships_in_a_failed_directory_move_away(tmp_path: Path) -> None:

@@ -38,7 +38,7 @@ def test_ml_17_a_big_delta_stops_between_its_partitions_and_ends_like_a_small_on
     seen = [known(c[1]) for _ in c[1].manager.apply_delta_steps(delta.topics, c[1].image)]
     leads, follows = list(range(1, COUNT, 2)), list(range(0, COUNT, 2))
     assert seen == [list(range(count)) for count in range(PARTITIONS_PER_STEP, COUNT, PARTITIONS_PER_STEP)]
-    assert known(c[1]) == list(range(COUNT)) and c[1].manager.leader_count() == len(leads)
+    assert known(c[1]) == list(range(COUNT)) and c[1].manager.counts.leaders() == len(leads)
     assert all(c[1].manager.fetched_from(tp(index)) == 2 for index in follows)
 
 
@@ -139,4 +139,4 @@ def test_a_topics_configuration_and_a_healthy_disk_are_no_reason_to_look_at_all_
     assert c[1].log(TopicPartition("small", 0)).config is strict
     c[1].logs.failed = True
     c[1].manager.drop_failed_logs()
-    assert c[1].manager.offline_count() == COUNT + 1
+    assert c[1].manager.counts.offline() == COUNT + 1

@@ -208,7 +208,7 @@ async def test_rp_09_a_broker_that_stopped_appends_nothing_more() -> None:
         await c.until(lambda: c[1].log().hw == 1)
         assert len(c.held.running) == 1 and not done
         await c[1].manager.stop()
-        assert c[1].manager.leader_count() == 0 and not c[1].partition().is_leader
+        assert c[1].manager.counts.leaders() == 0 and not c[1].partition().is_leader
         c[1].log().close()
         await c.work_all()
         refused = ErrorCode.NOT_LEADER_OR_FOLLOWER

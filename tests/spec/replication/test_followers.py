@@ -379,7 +379,7 @@ def test_rp_37_a_disk_error_fails_the_replica() -> None:
     c[1].produce(["a"], acks=1)
     c[2].disk.inject("pwritev", path="orders-0")
     c.fetch(2)
-    assert c[2].logs.failed and c[2].manager.offline_count() == 1
+    assert c[2].logs.failed and c[2].manager.counts.offline() == 1
     assert c[2].manager.fetched_from(TP) is None
     assert c[2].consume(0).error is ErrorCode.KAFKA_STORAGE_ERROR
 

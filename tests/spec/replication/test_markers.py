@@ -193,8 +193,8 @@ def test_tp_41_partitions_with_late_transactions() -> None:
     c[1].produce([], batch=txn_batch())
     c.replicate()
     c.clock.advance(900_000 + 300_000)
-    assert c[1].manager.late_transaction_count() == 0
+    assert c[1].manager.counts.late_transactions() == 0
     c.clock.advance(1)
-    assert c[1].manager.late_transaction_count() == 1 and c[2].manager.late_transaction_count() == 0
+    assert c[1].manager.counts.late_transactions() == 1 and c[2].manager.counts.late_transactions() == 0
     mark(c[1], marker())
-    assert c[1].manager.late_transaction_count() == 0
+    assert c[1].manager.counts.late_transactions() == 0

@@ -143,6 +143,10 @@ COMMANDS: Final = {
     "acl list": [],
     "acl delete": ["--all"],
     "acl test": ["--principal", "a", "--topic", "t", "--operation", "read"],
+    "user list": [],
+    "user add": ["u"],
+    "user rotate": ["u"],
+    "user delete": ["u"],
     "quota describe": [],
     "quota alter": ["--user", "u", "--delete", "producer_byte_rate"],
 }

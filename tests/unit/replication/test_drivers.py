@@ -251,7 +251,7 @@ async def test_rp_37_a_bad_disk_stops_one_broker_only() -> None:
         c[2].disk.inject("pwritev", path="orders-0")
         c[1].produce(["a"], acks=1)
         await c.until(lambda: c[3].log().leo == 1)
-        assert c[2].manager.offline_count() == 1
+        assert c[2].manager.counts.offline() == 1
         assert c[2].manager.fetched_from(TP) is None
         done = c[2].produce(["a"], acks=1)
         assert done[0].error is ErrorCode.KAFKA_STORAGE_ERROR

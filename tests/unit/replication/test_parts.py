@@ -197,9 +197,9 @@ def test_counts_for_metrics() -> None:
     c = StepCluster()
     c.create(isr=(1, 2))
     manager = c[1].manager
-    assert (manager.partition_count(), manager.leader_count(), manager.under_replicated_count()) == (1, 1, 1)
-    assert (manager.offline_count(), manager.under_min_isr_count()) == (0, 0)
-    assert c[2].manager.leader_count() == 0
+    assert (manager.counts.partitions(), manager.counts.leaders(), manager.counts.under_replicated()) == (1, 1, 1)
+    assert (manager.counts.offline(), manager.counts.under_min_isr()) == (0, 0)
+    assert c[2].manager.counts.leaders() == 0
     state = manager.replica_states(("orders",))[0]
     assert (state.is_leader, state.isr, state.topic_id) == (True, (1, 2), TOPIC_ID)
     assert manager.replica_states(("other",)) == ()
