@@ -19,6 +19,7 @@ from kraftlite.controller.topic_control import TopicControl
 from kraftlite.metadata.delta import ClusterDelta, ConfigsDelta, ScramDelta
 from kraftlite.metadata.image import ClientQuotasImage, FeaturesImage
 from kraftlite.metadata.registrations import PartitionRegistration
+from kraftlite.replication.counts import ReplicaCounts
 from kraftlite.replication.manager import ReplicaManager
 from kraftlite.replication.partition import Partition
 from kraftlite.sim.workloads import admin as workload
@@ -264,7 +265,7 @@ def downgrade_without_permission(patch: Patch) -> None:
 @mutant("led-by-anybody-counted", "a broker counts the partitions that anybody leads as its own", expects=("60",))
 def led_by_anybody_counted(patch: Patch) -> None:
     """Nothing but the metrics page looks there, and who balances the cluster by it moves leaders for nothing."""
-    patch.edit(ReplicaManager, "leader_count", ("partition.leader is not None", "partition.leader_id is not None"))
+    patch.edit(ReplicaCounts, "leaders", ("partition.leader is not None", "partition.leader_id is not None"))
 
 
 @mutant(
