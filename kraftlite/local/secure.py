@@ -26,6 +26,7 @@ from kraftlite.security.first_users import ADMIN, FIRST_USERS, MECHANISM, add_sc
 
 if TYPE_CHECKING:  # cryptography takes longer to load than most commands
     from kraftlite.tls.authority import Authority
+    from kraftlite.tls.source import TlsSource
 
 SASL_LISTENER: Final = "SASL_SSL"
 TLS_LISTENER: Final = "SSL"
@@ -248,3 +249,24 @@ def admin_security(cluster: LocalCluster) -> dict[str, str]:
         return {}
     text = command_config(Path(cluster.data_dir)).read_text()
     return {item.key: item.value for item in parse_properties(text) if item.key != "bootstrap.servers"}
+
+
+def peer_tls(cluster: LocalCluster, user: str = ADMIN) -> TlsSource | None:
+    """The certificate of a user, with which a program asks nodes what only nodes are told; they answer super users. None where
+    nodes speak in plain text. Raises LocalError."""
+    if not cluster.secure:
+        return None
+    from kraftlite.tls.contexts import HTTP2
+    from kraftlite.tls.settings import read_settings
+    from kraftlite.tls.source import TlsSource
+
+    path = client_dir(Path(cluster.data_dir), user) / "client-mtls.properties"
+    try:
+        given = {item.key: item.value for item in parse_properties(path.read_text())}
+        problems: list[str] = []
+        settings = read_settings(given.get, lambda key: key, problems)
+        if problems:
+            raise LocalError(f"{path}: {'; '.join(problems)}")
+        return TlsSource.of(settings, alpn=(HTTP2,))
+    except (OSError, ValueError) as error:
+        raise LocalError(f"{path} cannot be used: {error}") from None

@@ -13,6 +13,7 @@ from typing import Any, Final
 import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
+from kraftlite.local.secure import peer_tls
 from kraftlite.rpc.transport import GrpcTransport
 from kraftlite.ui.acts import Acts
 from kraftlite.ui.app import Page
@@ -110,6 +111,8 @@ async def serve(
     acts = Acts(data_dir)
     try:
         watcher = Watcher(data_dir, transport)
+        tls = peer_tls(watcher.cluster)
+        transport.protect(lambda _service: tls)
         page = Page(watcher, acts, tokens, port)
         server = _Server(_config(page, patience_s), lambda: on_ready(link), page.streams.close)
         watching = asyncio.create_task(watcher.run())

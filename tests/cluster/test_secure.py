@@ -16,20 +16,16 @@ from click.testing import CliRunner, Result
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
 
 from kraftlite.cli.main import cli
-from kraftlite.config.properties import parse_properties
 from kraftlite.local import cluster as local
-from kraftlite.local.secure import client_dir, command_config, secure_dir
+from kraftlite.local.secure import client_dir, command_config, peer_tls, secure_dir
 from kraftlite.local.state import LocalCluster, load
-from kraftlite.model.errors import ApiError, ErrorCode
+from kraftlite.model.errors import ApiError
 from kraftlite.model.ids import Endpoint
 from kraftlite.model.messages.introspection import NodeStatusRequest
 from kraftlite.model.messages.methods import NODE_STATUS
 from kraftlite.rpc.transport import GrpcTransport
 from kraftlite.runtime.trace import ListTracer
 from kraftlite.security.first_users import FIRST_USERS
-from kraftlite.tls.contexts import HTTP2
-from kraftlite.tls.settings import read_settings
-from kraftlite.tls.source import TlsSource
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow, pytest.mark.xdist_group("secure-cluster")]
 
@@ -197,20 +193,26 @@ def test_a_closed_cluster_stays_closed(closed: Closed) -> None:
         local.up(closed.data_dir, secure=False)
 
 
-async def test_a_user_cannot_pass_for_a_node(closed: Closed) -> None:
-    """SE-06: a certificate of the cluster's authority is not enough for the methods of nodes."""
-    text = (client_dir(closed.data_dir, "alice") / "client-mtls.properties").read_text()
-    settings = {item.key: item.value for item in parse_properties(text)}
-    problems: list[str] = []
-    tls = TlsSource.of(read_settings(settings.get, lambda key: key, problems), alpn=(HTTP2,))
-    assert not problems
+async def asked(closed: Closed, user: str) -> list[str]:
+    """What the nodes say to a user who speaks to them as nodes do."""
+    tls = peer_tls(closed.state, user)
     transport = GrpcTransport(tracer=ListTracer())
     transport.protect(lambda service: tls)
+    found = []
     try:
         for node in closed.state.nodes:
             host, _, port = str(node.grpc).rpartition(":")
-            with pytest.raises(ApiError) as caught:
-                await transport.call(Endpoint(host, int(port)), NODE_STATUS, NodeStatusRequest(), 10_000)
-            assert caught.value.code is ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+            try:
+                answer = await transport.call(Endpoint(host, int(port)), NODE_STATUS, NodeStatusRequest(), 10_000)
+                found.append(str(answer.node_id))
+            except ApiError as error:
+                found.append(error.code.name)
     finally:
         await transport.close()
+    return found
+
+
+async def test_a_user_cannot_pass_for_a_node_and_the_administrator_is_told_what_nodes_are_told(closed: Closed) -> None:
+    """SE-06: a certificate of the cluster's authority is not enough for the methods of nodes."""
+    assert await asked(closed, "alice") == ["CLUSTER_AUTHORIZATION_FAILED"] * 3
+    assert await asked(closed, "admin") == ["1", "2", "3"]
