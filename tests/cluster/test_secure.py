@@ -27,7 +27,7 @@ from kraftlite.rpc.transport import GrpcTransport
 from kraftlite.runtime.trace import ListTracer
 from kraftlite.security.first_users import FIRST_USERS
 
-pytestmark = [pytest.mark.cluster, pytest.mark.slow, pytest.mark.xdist_group("secure-cluster")]
+pytestmark = [pytest.mark.cluster, pytest.mark.xdist_group("secure-cluster")]
 
 
 @dataclass

@@ -61,7 +61,7 @@ class CheckQuorum(MetadataChecker):
     def on_append(self, view: NodeView, entry: Entry) -> None:
         keys = self.facts.voter_sets.of(view)
         needed = majority(keys) - is_in(keys, view)
-        if not isinstance(view.state, Leader) or not needed:
+        if not isinstance(view.state, Leader) or not needed or not keys:
             return
         now_us = self.world.cluster.loop.now_us()
         wrote_us, self._wrote_us[view.node_id] = self._wrote_us.get(view.node_id, 0), now_us
