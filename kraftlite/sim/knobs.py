@@ -182,6 +182,40 @@ NOT_DRAWN: Final[Mapping[str, str]] = {
         ),
         _IN_THEME,
     ),
+    **dict.fromkeys(
+        (
+            "connection.failed.authentication.delay.ms",
+            "connections.max.reauth.ms",
+            "max.connection.creation.rate",
+            "sasl.oauthbearer.clock.skew.seconds",
+            "sasl.oauthbearer.jwks.endpoint.refresh.ms",
+            "sasl.oauthbearer.jwks.endpoint.retry.backoff.max.ms",
+            "sasl.oauthbearer.jwks.endpoint.retry.backoff.ms",
+            "sasl.server.max.receive.size",
+        ),
+        _NO_WIRE,
+    ),
+    **dict.fromkeys(
+        (
+            "controller.quota.window.num",
+            "controller.quota.window.size.seconds",
+            "follower.replication.throttled.rate",
+            "leader.replication.throttled.rate",
+            "quota.window.num",
+            "quota.window.size.seconds",
+            "replication.quota.window.num",
+            "replication.quota.window.size.seconds",
+        ),
+        "no run sets a quota or a throttle",
+    ),
+    **dict.fromkeys(
+        (
+            "delegation.token.expiry.check.interval.ms",
+            "delegation.token.expiry.time.ms",
+            "delegation.token.max.lifetime.ms",
+        ),
+        "no run has delegation tokens",
+    ),
 }
 """Keys that are numbers, have an effect and are not drawn, each with the reason."""
 

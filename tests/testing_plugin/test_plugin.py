@@ -283,7 +283,7 @@ def test_nothing_is_imported_before_it_is_used(pytester: pytest.Pytester) -> Non
             assert [it for it in heavy if it in sys.modules] == []
         """
     )
-    result = run_apart(pytester, "-p", "no:xdist")
+    result = run_apart(pytester, "-p", "no:xdist", "-p", "no:anyio")  # anyio's plugin, where it is installed, has asyncio
     result.assert_outcomes(passed=1)
     code = "import sys; import kraftlite.testing as t; t.SyncCluster; sys.exit('pytest' in sys.modules or 'grpc' in sys.modules)"
     subprocess.run([sys.executable, "-c", code], check=True, timeout=60)

@@ -203,10 +203,7 @@ def test_bl_25_roles(roles: str) -> None:
     assert "process.roles" in problems(BROKER, process_roles=roles)
 
 
-def test_protocols_that_are_not_supported_are_refused() -> None:
-    assert "SASL_SSL is not supported yet" in problems(
-        BROKER, listeners="SASL_SSL://h:9092,REPLICATION://h:9192,PLAINTEXT://h:9094"
-    )
+def test_protocols_that_are_not_known_are_refused() -> None:
     assert "allowed is NAME:PROTOCOL" in problems(BROKER, listener_security_protocol_map="PLAINTEXT:TELNET")
 
 

@@ -77,7 +77,7 @@ def a_validation_with_an_effect(cluster: WatchedCluster) -> None:
     request = m.CreateTopicsRequest(topics=(topic,), validate_only=True, timeout_ms=1_000)
     controller = cluster.controller().state.topics
     create = controller.create
-    controller.create = lambda request, verdicts: create(replace(request, validate_only=False), verdicts)  # type: ignore[method-assign]
+    controller.create = lambda request, *rest: create(replace(request, validate_only=False), *rest)  # type: ignore[method-assign]
     cluster.call(cluster.leader_id(), CREATE_TOPICS, request)
 
 
