@@ -16,7 +16,7 @@ from kraftlite.coordinator.api import (
 from kraftlite.coordinator.coordinator import GroupDriver
 from kraftlite.model.errors import ErrorCode
 from kraftlite.runtime.trace import TraceEvent
-from kraftlite.runtime.trace.broker import LogDirFailed
+from kraftlite.runtime.trace.broker import LogDirFailed, LogDirUnusable
 from kraftlite.runtime.trace.group import GroupsLoadFailed
 from kraftlite.sim.checkers.arrivals import Arrival, Arrivals
 from kraftlite.sim.checkers.base import World
@@ -217,7 +217,7 @@ class GroupRefusals(GroupChecker):
         self._arrivals = Arrivals(world, lambda node, exchange: self._see(node, _group(exchange.request)))
 
     def on_event(self, now_us: int, node: SimHost, event: TraceEvent) -> None:
-        if type(event) is LogDirFailed or type(event) is GroupsLoadFailed:
+        if isinstance(event, LogDirFailed | LogDirUnusable | GroupsLoadFailed):
             self._arrivals.broken.add(node.node_id)
 
     def on_boot(self, node: SimHost) -> None:

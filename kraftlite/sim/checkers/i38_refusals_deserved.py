@@ -16,7 +16,7 @@ from kraftlite.model.method import AnyMethod
 from kraftlite.replication.leader import LeaderState
 from kraftlite.replication.partition import Partition
 from kraftlite.runtime.trace import TraceEvent
-from kraftlite.runtime.trace.broker import LogDirFailed
+from kraftlite.runtime.trace.broker import LogDirFailed, LogDirUnusable
 from kraftlite.sim.checkers.arrivals import Arrival, Arrivals
 from kraftlite.sim.checkers.base import World
 from kraftlite.sim.checkers.replica_facts import ReplicaChecker, may_forget_producers
@@ -220,7 +220,7 @@ class RefusalsDeserved(ReplicaChecker):
     controller's; that it learns what it must, and keeps what it has, others check."""
 
     numbers: ClassVar[tuple[int, ...]] = (38,)
-    only_events = (LogDirFailed,)
+    only_events = (LogDirFailed, LogDirUnusable)
     only_methods = tuple(DESERVED)
 
     def __init__(self, world: World) -> None:
@@ -228,7 +228,7 @@ class RefusalsDeserved(ReplicaChecker):
         self._arrivals = Arrivals(world, lambda node, exchange: self._see(node, exchange.request))
 
     def on_event(self, now_us: int, node: SimHost, event: TraceEvent) -> None:
-        if type(event) is LogDirFailed:
+        if isinstance(event, LogDirFailed | LogDirUnusable):
             self._arrivals.broken.add(node.node_id)
 
     def on_boot(self, node: SimHost) -> None:
