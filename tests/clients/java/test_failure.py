@@ -139,7 +139,7 @@ def test_reports_of_trouble_while_a_broker_is_dead(breakable: Embedded) -> None:
         lines = kafka("topics", "--describe", flag, "--exclude-internal").lines
         return sorted(line.split("\t")[1] for line in lines if line.startswith("\t"))
 
-    assert reported("--under-replicated-partitions") == ["Topic: two"], "the only replica is the ISR, dead or not"
+    assert reported("--under-replicated-partitions") == ["Topic: one", "Topic: two"], "the last of an ISR leaves it, too (KIP-966)"
     assert reported("--unavailable-partitions") == ["Topic: one"]
     assert reported("--under-min-isr-partitions") == ["Topic: one", "Topic: two"]
     assert "Leader: none" in kafka("topics", "--describe", "--topic", "one").out
