@@ -174,8 +174,9 @@ class LossesKeeper(MetadataChecker):
                     self.fail(f"{tp}: node {leader} lost bytes of it and is elected at offset {offset}: {old} becomes {new}")
                 self._excuse(key, tp, new, f"node {leader} lost bytes of it and leads from metadata offset {offset} on")
         for member in new.isr:
-            if member not in old.isr and member != leader:  # it has followed; who is elected has what it has
-                self._short.discard((tp, member))
+            followed = member not in old.isr and member != leader  # who is elected has what it has
+            if followed and ((tp, member) not in self._lost_by or self._is_reborn(tp, member, state)):
+                self._short.discard((tp, member))  # and not in a change that was made before the loss
         for node_id in [it for it in sorted(tainted) if it not in (*new.isr, *new.elr)]:
             self._cleanse(tp, node_id, state)
 

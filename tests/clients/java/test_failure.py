@@ -139,7 +139,8 @@ def test_reports_of_trouble_while_a_broker_is_dead(breakable: Embedded) -> None:
         lines = kafka("topics", "--describe", flag, "--exclude-internal").lines
         return sorted(line.split("\t")[1] for line in lines if line.startswith("\t"))
 
-    assert reported("--under-replicated-partitions") == ["Topic: one", "Topic: two"], "the last of an ISR leaves it, too (KIP-966)"
+    # KIP-966: the last member of an ISR leaves it, too.
+    assert reported("--under-replicated-partitions") == ["Topic: one", "Topic: two"]
     assert reported("--unavailable-partitions") == ["Topic: one"]
     assert reported("--under-min-isr-partitions") == ["Topic: one", "Topic: two"]
     assert "Leader: none" in kafka("topics", "--describe", "--topic", "one").out
