@@ -9,12 +9,11 @@ jmx_exporter and Strimzi's rules write them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
-from itertools import islice
+from collections.abc import Callable, Iterable
 from typing import Final
 
 from kraftlite.log.log import Log
-from kraftlite.obs.metrics import Metrics
+from kraftlite.obs.metrics import Metrics, Texts
 from kraftlite.replication.manager import ReplicaManager
 from kraftlite.replication.partition import Partition
 from kraftlite.replication.traffic import Traffic
@@ -55,50 +54,49 @@ def _is_at_min_isr(partition: Partition) -> bool:
     return partition.leader is not None and len(partition.committed_isr) == partition.min_isr
 
 
+class _Look:
+    """The replicas of one page: those that have series of their own, and the traffic of all of them and of each topic."""
+
+    def __init__(self, replicas: ReplicaManager, most: int) -> None:
+        self._replicas = replicas
+        self._most = most
+        self.shown: tuple[Partition, ...] = ()
+        self.traffic: dict[str | None, Traffic] = {}
+        """By topic; None: the sum of all."""
+
+    def take(self) -> None:
+        self.shown = self._replicas.partitions()[: self._most]
+        self.traffic = {None: self._replicas.counts.traffic()}
+        for partition in self.shown:
+            self.traffic.setdefault(partition.tp.topic, Traffic()).add(partition.traffic)
+
+
 def register_partitions(metrics: Metrics, replicas: ReplicaManager, most: int) -> None:
     """`most`: replicas with series of their own."""
+    look = _Look(replicas, most)
+    metrics.before(look.take)
 
-    def shown() -> Iterator[Partition]:
-        return islice(replicas.partitions(), most)
+    def of_logs(read: Callable[[Log], float]) -> Callable[[], Iterable[tuple[Texts, float]]]:
+        return lambda: ((_texts(it), read(it.log)) for it in look.shown if it.log is not None)
 
-    def of_logs(read: Callable[[Log], float]) -> Callable[[], Iterable[tuple[tuple[str, ...], float]]]:
-        return lambda: ((_texts(it), read(it.log)) for it in shown() if it.log is not None)
+    def of_partitions(read: Callable[[Partition], float]) -> Callable[[], Iterable[tuple[Texts, float]]]:
+        return lambda: ((_texts(it), read(it)) for it in look.shown)
 
-    def of_partitions(read: Callable[[Partition], float]) -> Callable[[], Iterable[tuple[tuple[str, ...], float]]]:
-        return lambda: ((_texts(it), read(it)) for it in shown())
+    def of_topics(count: Callable[[Traffic], int]) -> Callable[[], Iterable[tuple[Texts, float]]]:
+        """One family, as in Kafka, where the sum has no label `topic`."""
+        return lambda: (((topic,), count(traffic)) for topic, traffic in look.traffic.items())
 
     for name, doc, log_read in _LOG:
         metrics.samples(f"kafka_log_log_{name}", doc, _LABELS, of_logs(log_read))
     for name, doc, read in _PARTITION:
         metrics.samples(f"kafka_cluster_partition_{name}", doc, _LABELS, of_partitions(read))
     for name, doc, count in _TRAFFIC:
-        _register_traffic(metrics, f"kafka_server_brokertopicmetrics_{name}", doc, count, replicas, shown)
+        metrics.samples(f"kafka_server_brokertopicmetrics_{name}", doc, ("topic",), of_topics(count), counter=True)
     metrics.gauge(
         "kraftlite_metrics_partitions_left_out",
         "Replicas without series of their own, because kraftlite.metrics.partitions.max others come before them by name.",
         lambda: max(0, replicas.counts.partitions() - most),
     )
-
-
-def _register_traffic(
-    metrics: Metrics,
-    name: str,
-    doc: str,
-    count: Callable[[Traffic], int],
-    replicas: ReplicaManager,
-    shown: Callable[[], Iterator[Partition]],
-) -> None:
-    """The sum of all topics, and each topic: one family, as in Kafka, where the sum has no label `topic`."""
-
-    def read() -> Iterator[tuple[tuple[str, ...], float]]:
-        yield ("",), count(replicas.counts.traffic())
-        topics: dict[str, int] = {}
-        for partition in shown():
-            topic = partition.tp.topic
-            topics[topic] = topics.get(topic, 0) + count(partition.traffic)
-        yield from (((topic,), total) for topic, total in topics.items())
-
-    metrics.samples(name, doc, ("topic",), read, counter=True)
 
 
 def _texts(partition: Partition) -> tuple[str, str]:

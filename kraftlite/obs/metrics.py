@@ -38,6 +38,9 @@ _COUNTED: Mapping[str, tuple[str, str]] = {
 }
 
 
+Texts = tuple[str | None, ...]
+
+
 @dataclass(frozen=True, slots=True)
 class _Reading:
     name: str
@@ -70,16 +73,7 @@ class _Family:
     name: str
     doc: str
     labels: tuple[str, ...]
-    read: Callable[[], Iterable[tuple[tuple[str, ...], float]]]
-    counter: bool
-
-
-@dataclass(frozen=True, slots=True)
-class _Table:
-    name: str
-    doc: str
-    labels: tuple[str, ...]
-    read: Callable[[], Iterable[tuple[tuple[str, ...], float]]]
+    read: Callable[[], Iterable[tuple[Texts, float]]]
     counter: bool
 
 
@@ -91,7 +85,7 @@ class Metrics:
         self._summaries: list[_Summary] = []
         self._histograms: list[_Histogram] = []
         self._families: list[_Family] = []
-        self._tables: list[_Table] = []
+        self._looks: list[Callable[[], None]] = []
         self._events: dict[str, int] = {}
         self._labels = tuple((constant_labels or {}).items())
         self.registry = CollectorRegistry(auto_describe=False)
@@ -128,30 +122,24 @@ class Metrics:
         name: str,
         doc: str,
         labels: tuple[str, ...],
-        read: Callable[[], Iterable[tuple[tuple[str, ...], float]]],
+        read: Callable[[], Iterable[tuple[Texts, float]]],
         *,
         counter: bool = False,
     ) -> None:
-        """Samples that come and go: `read` returns the texts of `labels` and the value of each. Who registers them bounds their
-        number. An empty text is no label at all."""
+        """Samples that come and go: `read` returns the texts of `labels` and the value of each, and bounds how many there are,
+        for clients may choose the texts. None stands for no label at all."""
         self._families.append(_Family(name, doc, labels, read, counter))
-
-    def table(
-        self,
-        name: str,
-        doc: str,
-        labels: tuple[str, ...],
-        read: Callable[[], Iterable[tuple[tuple[str, ...], float]]],
-        *,
-        counter: bool = False,
-    ) -> None:
-        """Samples that come and go, with several labels; `read` bounds how many there are, for clients choose their texts."""
-        self._tables.append(_Table(name, doc, labels, read, counter))
 
     def __call__(self, wall_ms: int, event: TraceEvent, facts: dict[str, object]) -> None:
         self._events[event.event] = self._events.get(event.event, 0) + 1
 
+    def before(self, look: Callable[[], None]) -> None:
+        """Do this once for each page, before anything is read: for what several families are read from."""
+        self._looks.append(look)
+
     def collect(self) -> Iterator[Metric]:
+        for look in self._looks:
+            look()
         families: dict[str, Metric] = {}
         for reading in self._readings:
             value = reading.read()
@@ -194,16 +182,9 @@ class Metrics:
             name = f"{family.name}_total" if family.counter else family.name
             constant = dict(self._labels)
             for chosen, number in family.read():
-                labels = {label: text for label, text in zip(family.labels, chosen, strict=True) if text}
+                labels = {label: text for label, text in zip(family.labels, chosen, strict=True) if text is not None}
                 made.add_sample(name, {**constant, **labels}, number)
             yield made
-        for table in self._tables:
-            rows = (CounterMetricFamily if table.counter else GaugeMetricFamily)(
-                table.name, table.doc, labels=[*names, *table.labels]
-            )
-            for own, number in table.read():
-                rows.add_metric([*texts, *own], number)
-            yield rows
 
     def render(self) -> bytes:
         return generate_latest(self.registry)

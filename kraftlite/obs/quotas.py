@@ -50,9 +50,9 @@ def register_quotas(metrics: Metrics, quotas: ClientQuotas, now_ms: Callable[[],
         return quotas.busiest(key, most, now_ms())
 
     for key, name, doc in _RATES:
-        metrics.table(name, doc, _LABELS, lambda key=key: [(usage.scope, rate) for usage, rate in busiest(key)])  # type: ignore[misc]
+        metrics.samples(name, doc, _LABELS, lambda key=key: [(usage.scope, rate) for usage, rate in busiest(key)])  # type: ignore[misc]
     for key, name in _WAITS:
-        metrics.table(
+        metrics.samples(
             name,
             "Milliseconds of a throttling on average, since the client is known.",
             _LABELS,
@@ -70,15 +70,15 @@ def register_quotas(metrics: Metrics, quotas: ClientQuotas, now_ms: Callable[[],
         return rows
 
     labels = ("quota", *_LABELS)
-    metrics.table("kraftlite_quota_bound", "The quota, in its own unit.", labels, each(lambda usage: usage.bound))
-    metrics.table(
+    metrics.samples("kraftlite_quota_bound", "The quota, in its own unit.", labels, each(lambda usage: usage.bound))
+    metrics.samples(
         "kraftlite_quota_throttled_ms",
         "Milliseconds for which connections were throttled, side by side ones together.",
         labels,
         each(lambda usage: usage.throttled_ms),
         counter=True,
     )
-    metrics.table(
+    metrics.samples(
         "kraftlite_quota_throttled_now",
         "1 while a connection of the client is throttled.",
         labels,
@@ -91,7 +91,7 @@ def register_mutations(metrics: Metrics, mutations: Buckets) -> None:
         found: list[Row] = [(bucket.scope, bucket.left) for bucket in mutations.buckets()]
         return sorted(found, key=lambda row: row[1])[:MAX_SERIES]
 
-    metrics.table(
+    metrics.samples(
         "kafka_server_controllermutation_tokens",
         "Partitions that a client may still change at once, when it asked last; below 0 it must wait.",
         _LABELS,

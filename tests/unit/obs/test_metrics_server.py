@@ -171,7 +171,7 @@ async def test_a_page_of_many_series_leaves_the_loop_to_others_meanwhile() -> No
 
 async def test_a_name_that_a_client_chose_stays_within_its_label() -> None:
     made = Metrics({})
-    made.samples("kraftlite_thing", "Things.", ("topic",), lambda: [(('a"} 7\nevil 1\\',), 1), (("",), 2)], counter=True)
+    made.samples("kraftlite_thing", "Things.", ("topic",), lambda: [(('a"} 7\nevil 1\\',), 1), ((None,), 2)], counter=True)
     page = (await made.page()).decode()
     [family] = [it for it in text_string_to_metric_families(page) if it.name == "kraftlite_thing"]
     found = {tuple(sample.labels.items()): sample.value for sample in family.samples}
