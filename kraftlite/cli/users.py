@@ -25,9 +25,10 @@ _STDIN = click.option("--password-stdin", is_flag=True, help="Read the password 
 @output_option
 def list_users(target: Target, output: str) -> None:
     """The users that have credentials in the cluster."""
-    from kraftlite.client.admin import MECHANISMS, describe_scram
+    from kraftlite.client.admin import describe_scram
+    from kraftlite.security.scram import NUMBERS
 
-    names = {number: name for name, number in MECHANISMS.items()}
+    names = {number: name for name, number in NUMBERS.items()}
     with local_errors(), target.cluster() as client:
         found = describe_scram(client, None)
     rows = [(name, names.get(kind, str(kind)), iterations) for name, kinds in sorted(found.items()) for kind, iterations in kinds]
@@ -114,13 +115,14 @@ def _local(data_dir: Path | None) -> LocalCluster | None:
 
 
 def _set_password(client: ClusterClient, name: str, password: str, cluster: LocalCluster | None) -> None:
-    from kraftlite.client.admin import MECHANISMS, alter_scram
+    from kraftlite.client.admin import alter_scram
     from kraftlite.local.secure import check_user, client_dir, write_client_files
     from kraftlite.security.first_users import ITERATIONS, MECHANISM
+    from kraftlite.security.scram import NUMBERS
 
     if cluster is not None:
         check_user(name)
-    alter_scram(client, name, [], {MECHANISMS[MECHANISM]: (ITERATIONS, password)})
+    alter_scram(client, name, [], {NUMBERS[MECHANISM]: (ITERATIONS, password)})
     click.echo(f"user {name} logs in with {MECHANISM} and this password: {password}")
     if cluster is not None:
         write_client_files(cluster, name, password)

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import hashlib
 import secrets
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
 from kraftlite.client.cluster import ClusterClient, check
 from kraftlite.client.connection import code_of
 from kraftlite.client.errors import RequestRefused
 from kraftlite.model.errors import ErrorCode
 from kraftlite.model.messages.choices import AlterConfigOp, ConfigResourceType
+from kraftlite.security.scram import NUMBERS, salted_password
 
 Partition = tuple[str, int]
 
@@ -225,7 +225,7 @@ def alter_quotas(cluster: ClusterClient, entity: Mapping[str, str | None], ops: 
     check(found)
 
 
-MECHANISMS = {"SCRAM-SHA-256": 1, "SCRAM-SHA-512": 2}
+_MECHANISMS: Final = {number: name for name, number in NUMBERS.items()}
 
 
 def describe_scram(cluster: ClusterClient, users: Sequence[str] | None) -> dict[str, list[tuple[int, int]]]:
@@ -244,8 +244,7 @@ def alter_scram(cluster: ClusterClient, user: str, deleted: Sequence[int], added
     upsertions = []
     for mechanism, (iterations, password) in added.items():
         salt = secrets.token_bytes(16)
-        algorithm = "sha256" if mechanism == 1 else "sha512"
-        salted = hashlib.pbkdf2_hmac(algorithm, password.encode(), salt, max(iterations, 1))
+        salted = salted_password(_MECHANISMS[mechanism], password, salt, max(iterations, 1))
         upsertions.append(
             {"name": user, "mechanism": mechanism, "iterations": iterations, "salt": salt, "salted_password": salted}
         )

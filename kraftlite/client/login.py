@@ -12,7 +12,6 @@ from urllib.parse import unquote, urlsplit
 from kraftlite.client.settings import SaslSettings
 from kraftlite.security.jaas import parse_jaas
 
-MECHANISMS: Final = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")
 TOKEN_URL: Final = "sasl.oauthbearer.token.endpoint.url"
 _MODULES: Final = {"PLAIN": "PlainLoginModule", "OAUTHBEARER": "OAuthBearerLoginModule"}
 _CLAIM: Final = "unsecuredLoginStringClaim_"

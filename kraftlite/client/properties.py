@@ -12,10 +12,11 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
-from kraftlite.client.login import MECHANISMS, TOKEN_URL, login_of
+from kraftlite.client.login import TOKEN_URL, login_of
 from kraftlite.client.settings import ClientSettings, SaslSettings, TlsSettings, split_address
 from kraftlite.log.codecs import CODEC_NAMES
 from kraftlite.model.limits import KIB, MAX_INT32, MIB
+from kraftlite.security.jaas import MECHANISMS
 
 PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 TLS_VERSIONS: Final = ("TLSv1.2", "TLSv1.3")

@@ -9,8 +9,8 @@ from urllib.parse import urlsplit
 from kraftlite.config.listener_settings import key_for, setting_of
 from kraftlite.model.broker_configs import BROKER_CONFIGS
 from kraftlite.model.configdef import ConfigKey
-from kraftlite.security.jaas import LoginModule, parse_jaas
-from kraftlite.security.listener_sasl import MECHANISMS, ListenerSasl
+from kraftlite.security.jaas import MECHANISMS, LoginModule, parse_jaas
+from kraftlite.security.listener_sasl import ListenerSasl
 from kraftlite.security.oauthbearer import UnsecuredRules
 from kraftlite.security.plain import plain_users
 from kraftlite.security.signed_tokens import SignedRules, is_available

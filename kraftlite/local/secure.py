@@ -247,8 +247,12 @@ def admin_security(cluster: LocalCluster) -> dict[str, str]:
     """The TLS and SASL properties of the administrator's client; empty for a cluster that is open."""
     if not cluster.secure:
         return {}
-    text = command_config(Path(cluster.data_dir)).read_text()
-    return {item.key: item.value for item in parse_properties(text) if item.key != "bootstrap.servers"}
+    found = _properties(command_config(Path(cluster.data_dir)))
+    return {name: value for name, value in found.items() if name != "bootstrap.servers"}
+
+
+def _properties(path: Path) -> dict[str, str]:
+    return {item.key: item.value for item in parse_properties(path.read_text())}
 
 
 def peer_tls(cluster: LocalCluster, user: str = ADMIN) -> TlsSource | None:
@@ -262,7 +266,7 @@ def peer_tls(cluster: LocalCluster, user: str = ADMIN) -> TlsSource | None:
 
     path = client_dir(Path(cluster.data_dir), user) / "client-mtls.properties"
     try:
-        given = {item.key: item.value for item in parse_properties(path.read_text())}
+        given = _properties(path)
         problems: list[str] = []
         settings = read_settings(given.get, lambda key: key, problems)
         if problems:

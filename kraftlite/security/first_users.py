@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import base64
-import hashlib
 import secrets
 from typing import Final
+
+from kraftlite.security.scram import salted_password
 
 ADMIN: Final = "admin"
 FIRST_USERS: Final = (ADMIN, "alice", "bob")
@@ -22,7 +23,7 @@ def new_password() -> str:
 def add_scram_argument(user: str, password: str) -> str:
     """The credential of a user with its password salted, so that every node can be given the same one."""
     salt = secrets.token_bytes(_SALT_BYTES)
-    salted = hashlib.pbkdf2_hmac("sha512", password.encode(), salt, ITERATIONS)
+    salted = salted_password(MECHANISM, password, salt, ITERATIONS)
     fields = {
         "name": user,
         "salt": base64.b64encode(salt).decode(),

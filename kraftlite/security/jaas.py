@@ -9,6 +9,8 @@ import re
 from dataclasses import dataclass, field
 from typing import Final
 
+MECHANISMS: Final = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")
+"""The mechanisms that there are, for brokers and clients alike."""
 MAX_CHARACTERS: Final = 64 * 1024
 _HEAD: Final = re.compile(r"\s*([\w.$]+)\s+(required|requisite|sufficient|optional)\b(.*)", re.DOTALL | re.IGNORECASE)
 _OPTION: Final = re.compile(r"""\s*([\w.-]+)\s*=\s*("(?:\\.|[^"\\])*"|'(?:\\.|[^'\\])*'|[^\s"';=]+)(?=[\s;])""", re.DOTALL)

@@ -4,13 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Final
 
 from kraftlite.model.limits import MIB
 from kraftlite.security.oauthbearer import UnsecuredRules
 from kraftlite.security.signed_tokens import SignedRules
-
-MECHANISMS: Final = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,7 +10,6 @@ import click
 
 from kraftlite.cli.compat.tool import Parser, ToolError, UsageError, cluster_of, exactly_one, read_properties
 from kraftlite.client.admin import (
-    MECHANISMS,
     SOURCES,
     alter_configs,
     alter_quotas,
@@ -24,6 +23,7 @@ from kraftlite.client.cluster import ClusterClient
 from kraftlite.client.errors import RequestRefused
 from kraftlite.model.java_text import java_double
 from kraftlite.model.messages.choices import AlterConfigOp, ConfigResourceType
+from kraftlite.security.scram import NUMBERS
 
 KINDS = {
     "topics": ConfigResourceType.TOPIC,
@@ -183,7 +183,7 @@ def _describe_quotas(cluster: ClusterClient, entities: list[tuple[str, str | Non
 
 
 def _describe_scram(cluster: ClusterClient, user: str | None) -> None:
-    names = {number: name for name, number in MECHANISMS.items()}
+    names = {number: name for name, number in NUMBERS.items()}
     for name, found in describe_scram(cluster, None if user is None else [user]).items():
         said = ", ".join(f"{names[mechanism]}=iterations={count}" for mechanism, count in found)
         click.echo(f"SCRAM credential configs for user-principal '{name}' are {said}")
@@ -238,7 +238,7 @@ def _alter(cluster: ClusterClient, entities: list[tuple[str, str | None, bool]],
 def _alter_quotas(
     cluster: ClusterClient, entities: list[tuple[str, str | None, bool]], added: dict[str, str], deleted: list[str]
 ) -> None:
-    scram = [key for key in (*added, *deleted) if key in MECHANISMS]
+    scram = [key for key in (*added, *deleted) if key in NUMBERS]
     if scram:
         _alter_scram(cluster, entities, added, deleted)
         return
@@ -264,15 +264,15 @@ def _alter_quotas(
 def _alter_scram(
     cluster: ClusterClient, entities: list[tuple[str, str | None, bool]], added: dict[str, str], deleted: list[str]
 ) -> None:
-    if any(key not in MECHANISMS for key in (*added, *deleted)):
+    if any(key not in NUMBERS for key in (*added, *deleted)):
         raise ToolError("Cannot alter both quota and SCRAM credential configs simultaneously for user entities.")
     ((kind, name, _default), *more) = entities
     if kind != "users" or more:
         raise ToolError("SCRAM credentials can only be altered for users")
     if name is None:
         raise ToolError("The use of --entity-default or --user-defaults is not allowed with User SCRAM Credentials.")
-    wanted = {MECHANISMS[key]: _credential(key, text) for key, text in added.items()}
-    alter_scram(cluster, name, [MECHANISMS[key] for key in deleted], wanted)
+    wanted = {NUMBERS[key]: _credential(key, text) for key, text in added.items()}
+    alter_scram(cluster, name, [NUMBERS[key] for key in deleted], wanted)
 
 
 def _credential(mechanism: str, text: str) -> tuple[int, str]:
