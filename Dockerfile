@@ -1,5 +1,6 @@
 # docker build -t kraftlite .                        a node of the cluster
 # docker build -t kraftlite-spark --target spark .   the data pipeline: the same, with Spark and Java
+# docker build --target prometheus .                 Prometheus with our alerts, for docker-compose.yml
 ARG PYTHON_IMAGE=python:3.13-slim
 
 FROM ${PYTHON_IMAGE} AS source
@@ -22,7 +23,8 @@ RUN /opt/kraftlite/bin/pip uninstall -y -q pip \
 FROM ${PYTHON_IMAGE} AS base
 RUN groupadd --gid 1000 kraftlite \
  && useradd --no-log-init --uid 1000 --gid kraftlite --home-dir /var/lib/kraftlite --create-home kraftlite \
- && install -d -o kraftlite -g kraftlite /var/lib/kraftlite/data
+ && install -d -o kraftlite -g kraftlite /var/lib/kraftlite/data \
+ && install -d -m 700 -o kraftlite -g kraftlite /var/lib/kraftlite/cluster
 COPY docker/entrypoint docker/healthy /usr/local/bin/
 ENV PATH=/opt/kraftlite/bin:/usr/local/bin:/usr/bin:/bin \
     PYTHONDONTWRITEBYTECODE=1 \
@@ -37,6 +39,18 @@ COPY --from=build /opt/kraftlite /opt/kraftlite
 USER kraftlite
 VOLUME /var/lib/kraftlite/data
 EXPOSE 9092 9093 9192 19092
+
+FROM ${PYTHON_IMAGE} AS prometheus
+RUN apt-get update \
+ && apt-get install -y --no-install-recommends prometheus \
+ && rm -rf /var/lib/apt/lists/* \
+ && install -d -o nobody -g nogroup /data
+COPY docker/observe /etc/kraftlite
+RUN promtool check config /etc/kraftlite/prometheus.yml
+USER nobody
+VOLUME /data
+EXPOSE 9090
+ENTRYPOINT ["prometheus", "--config.file=/etc/kraftlite/prometheus.yml", "--storage.tsdb.path=/data"]
 
 FROM source AS build-spark
 RUN /opt/kraftlite/bin/pip install --no-cache-dir --disable-pip-version-check '.[spark]' \

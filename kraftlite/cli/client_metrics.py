@@ -1,10 +1,13 @@
-"""client-metrics list|describe|alter|delete: the subscriptions of KIP-714, which are stored and not yet asked of clients."""
+"""client-metrics list|describe|alter|delete|show: the subscriptions of KIP-714, by which clients push their metrics."""
 
 from __future__ import annotations
+
+from typing import Any
 
 import click
 
 from kraftlite.cli.common import output_option, pairs, print_json
+from kraftlite.cli.metrics_pages import pages_option, read_pages
 from kraftlite.cli.target import Target, target_options
 from kraftlite.client.admin import alter_configs, describe_configs, list_resources
 from kraftlite.model.messages.choices import AlterConfigOp, ConfigResourceType
@@ -72,3 +75,44 @@ def delete_command(name: str, target: Target) -> None:
         raise click.ClickException(f"there is no subscription {name}")
     alter_configs(cluster, _KIND, name, [(key, AlterConfigOp.DELETE, None) for key in present])
     click.echo(f"Deleted client metrics config for {name}.")
+
+
+@click.command("show")
+@click.argument("client_id", required=False)
+@click.option("--values", is_flag=True, help="The latest values, too.")
+@pages_option("The Prometheus page of a broker; without it those of the local cluster.")
+@output_option
+def show_command(client_id: str | None, values: bool, pages: tuple[str, ...], output: str) -> None:
+    """The clients that push their metrics, or those named CLIENT_ID: who they are, and how many series each has."""
+    found = [client for page, text in read_pages(pages) for client in clients_in(page, text)]
+    found = [client for client in found if client_id in (None, client["client_id"])]
+    found.sort(key=lambda client: (client["client_id"], client["client_instance_id"], client["page"]))
+    if output == "json":
+        print_json(found if values else [{**client, "values": len(client["values"])} for client in found])
+        return
+    if not found:
+        click.echo("No client has pushed metrics lately.")
+    for client in found:
+        software = f"{client['software_name']} {client['software_version']} at {client['address']}"
+        whom = f"{client['client_id']} ({client['client_instance_id']}), {software}"
+        click.echo(f"{client['page']}: {whom}: {len(client['values'])} series")
+        for name, value in sorted(client["values"].items()) if values else ():
+            click.echo(f"  {name} {value:g}")
+
+
+def clients_in(page: str, text: str) -> list[dict[str, Any]]:
+    """One entry for each client that pushes to the broker of a Prometheus page."""
+    from prometheus_client.parser import text_string_to_metric_families
+
+    found: dict[str, dict[str, Any]] = {}
+    samples = [sample for family in text_string_to_metric_families(text) for sample in family.samples]
+    for sample in samples:
+        if sample.name == "kraftlite_client_metrics_info":
+            found[sample.labels["client_instance_id"]] = {"page": page, **sample.labels, "values": {}}
+    for sample in samples:
+        client = found.get(sample.labels.get("client_instance_id", ""))
+        if client is not None and sample.name.startswith("kafka_client_"):
+            own = {key: it for key, it in sample.labels.items() if key not in ("client_instance_id", "client_id")}
+            told = ",".join(f"{key}={it}" for key, it in sorted(own.items()))
+            client["values"][f"{sample.name}{{{told}}}" if told else sample.name] = sample.value
+    return list(found.values())

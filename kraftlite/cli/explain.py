@@ -14,10 +14,12 @@ from kraftlite.cli.common import data_dir_of, data_dir_option, local_errors, out
 from kraftlite.local.recorded import history_of, read_history
 from kraftlite.local.state import load
 from kraftlite.model.shown import printable
-from kraftlite.obs.explain import KINDS, History, Subject, UnknownSubject, WallClock
+from kraftlite.obs.explain import KINDS, Explanation, History, Subject, UnknownSubject, WallClock
 from kraftlite.obs.explain import explain as explain_events
+from kraftlite.obs.export import FORMATS
+from kraftlite.obs.export.mermaid import MOST
 
-_RELATIVE = re.compile(r"-(\d+(?:\.\d+)?)(ms|s|m|h|d)")
+_RELATIVE = re.compile(r"-(\d{1,12}(?:\.\d{1,12})?)(ms|s|m|h|d)")
 _UNIT_MS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 _UNIX_S = 1_000_000_000
 """Numbers from here on are seconds since 1970; smaller ones are since the first recorded event."""
@@ -42,6 +44,14 @@ _UNIX_S = 1_000_000_000
     metavar="DIR|FILE",
     help="A metadata log, of kraftlite or Apache Kafka, instead of traces. Repeatable.",
 )
+@click.option(
+    "--format",
+    "tool",
+    type=click.Choice(["text", *FORMATS]),
+    default="text",
+    show_default=True,
+    help="Print the stories for another tool: Perfetto, ShiViz, Mermaid, or a collector of OpenTelemetry (OTLP in JSON).",
+)
 @data_dir_option
 @output_option
 def explain(
@@ -51,6 +61,7 @@ def explain(
     until: str | None,
     files: tuple[Path, ...],
     metadata: tuple[Path, ...],
+    tool: str,
     data_dir: Path | None,
     output: str,
 ) -> None:
@@ -67,10 +78,14 @@ def explain(
     kraftlite explain record 1841            one record of the metadata log, its cause and its effect
     kraftlite explain --metadata DIR         the cluster, from the metadata log in a directory; with SUBJECT as above
 
+    --format prints the same stories for another tool: docs/EXPLAIN.md says how each opens them.
+
     TIME is -5m (or ms, s, h, d) before now, 2026-01-31T12:00:00, Unix seconds, or seconds after the first recorded event.
     """
     if files and metadata:
         raise click.UsageError("--trace and --metadata exclude each other")
+    if tool != "text" and output == "json":
+        raise click.UsageError(f"--format {tool} and --json exclude each other")
     if subject is None and not metadata:
         raise click.UsageError(f"explain what? One of {', '.join(KINDS)}")
     try:
@@ -91,11 +106,26 @@ def explain(
         found = explain_events(history, wanted, since_ms=since_ms, until_ms=until_ms, clock=WallClock())
     except UnknownSubject as error:
         raise click.ClickException(str(error)) from None
-    if output == "json":
+    if tool != "text":
+        _export(found, tool)
+    elif output == "json":
         print_json(found.to_dict())
     else:
         for line in found.lines():
             click.echo(printable(line))
+
+
+def _export(found: Explanation, tool: str) -> None:
+    if not found.stories:
+        raise click.ClickException(f"{found.subject}: no story to export: nothing that changed it is recorded in this time")
+    text = FORMATS[tool](found)
+    if tool == "mermaid" and len(text) > MOST:
+        click.echo(
+            f"warning: the diagram has {len(text)} characters, and Mermaid draws {MOST} unless its maxTextSize says more: "
+            "a shorter time (--since, --until) has fewer",
+            err=True,
+        )
+    click.echo(text)
 
 
 def _of_metadata(given: Sequence[Path], wanted: Subject) -> History:

@@ -22,10 +22,12 @@ from kraftlite.cli.common import (
     print_json,
     print_table,
 )
+from kraftlite.cli.recordings import NEEDS
 from kraftlite.cli.target import CONFIG_VARIABLE
-from kraftlite.cli.ui import NEEDS, show_links
+from kraftlite.cli.ui import show_links
 from kraftlite.local import cluster as local
 from kraftlite.local import process, state
+from kraftlite.local.layout import FAULTS_ENABLE
 from kraftlite.local.ledger import author
 from kraftlite.local.secure import admin_security, client_dir, command_config, secure_dir
 from kraftlite.security.first_users import ADMIN, FIRST_USERS
@@ -55,6 +57,7 @@ def print_nodes(cluster: state.LocalCluster) -> None:
 @data_dir_option
 @click.option("--detach", "-d", is_flag=True, help="Leave the nodes running and return.")
 @click.option("--config", multiple=True, metavar="KEY=VALUE", help="A configuration value of every node.")
+@click.option("--faults", is_flag=True, help="Let the nodes be told to cause faults to themselves: kraftlite fault.")
 @click.option("--ui", "with_page", is_flag=True, help="Serve the page on which a failover is watched, beside the nodes.")
 @output_option
 def up(
@@ -65,6 +68,7 @@ def up(
     data_dir: Path | None,
     detach: bool,
     config: tuple[str, ...],
+    faults: bool,
     with_page: bool,
     output: str,
 ) -> None:
@@ -81,7 +85,7 @@ def up(
             brokers=brokers,
             combined=combined,
             secure=secure,
-            extra=pairs(config),
+            extra={**_allowing(directory, faults=faults, with_page=with_page), **pairs(config)},
             by=author("cli"),
         )
         for warning in local.check_config(cluster):
@@ -103,6 +107,13 @@ def up(
             show_links(links)
     if not detach:
         supervise(directory)
+
+
+def _allowing(directory: Path, *, faults: bool, with_page: bool) -> dict[str, str]:
+    """The page has buttons for faults: a cluster that is made for it allows them. One that is there keeps what it has, unless
+    it is asked for."""
+    made = not (directory / state.STATE_NAME).exists()
+    return {FAULTS_ENABLE: "true"} if faults or (with_page and made) else {}
 
 
 def _tell_users(directory: Path) -> None:
@@ -186,11 +197,11 @@ def ps(data_dir: Path | None, output: str) -> None:
             click.echo(f"\nThe page is served at {page.address} (process {page.pid})")
 
 
-_TARGET = re.compile(r"\d{1,10}|controller|leader \S+-\d{1,10}")
+_TARGET = re.compile(r"\d{1,10}|controller|leader \S{1,249}-\d{1,10}")
 _NODE = click.argument("target", nargs=-1, required=True, metavar="NODE | controller | leader TOPIC-PARTITION")
 
 
-def _node_of(directory: Path, target: Sequence[str]) -> int:
+def node_of(directory: Path, target: Sequence[str]) -> int:
     """The id of the node that `target` names: by id, as the active controller, or as the leader of a partition."""
     words = " ".join(target)
     if not _TARGET.fullmatch(words):
@@ -281,7 +292,7 @@ def kill(target: tuple[str, ...], name: str, data_dir: Path | None, output: str)
     number = signal.Signals[f"SIG{name.upper()}"]
     directory = data_dir_of(data_dir)
     with local_errors():
-        node = _node_of(directory, target)
+        node = node_of(directory, target)
         local.kill(directory, node, number, by=author("cli"))
         after = _what_follows(directory, node) if number == signal.SIGKILL and output != "json" else None
     _done(node, "killed" if number == signal.SIGKILL else "told to stop", output)
@@ -297,7 +308,7 @@ def pause(target: tuple[str, ...], data_dir: Path | None, output: str) -> None:
     """Stop a node where it is (SIGSTOP), as a long garbage collection or a frozen machine would."""
     directory = data_dir_of(data_dir)
     with local_errors():
-        node = _node_of(directory, target)
+        node = node_of(directory, target)
         local.pause(directory, node, by=author("cli"))
         after = _what_follows(directory, node) if output != "json" else None
     _done(node, "paused", output)
@@ -324,7 +335,7 @@ def restart(target: tuple[str, ...], data_dir: Path | None, output: str) -> None
     """Start a node again, stopping it gracefully first if it runs."""
     directory = data_dir_of(data_dir)
     with local_errors():
-        node = _node_of(directory, target)
+        node = node_of(directory, target)
         local.restart(directory, node, on_late=_report_late, by=author("cli"))
     _done(node, "restarted", output)
 

@@ -125,12 +125,13 @@ _FEATURE = LazyGroup(
 )
 _CLIENT_METRICS = LazyGroup(
     "client-metrics",
-    "Subscriptions of client metrics: stored and described; no client is asked for its metrics.",
+    "Subscriptions of client metrics: which clients push what of their metrics, and how often.",
     {
         "list": ("client_metrics", "list_command", "Names of all subscriptions."),
         "describe": ("client_metrics", "describe_command", "Their metrics, intervals and matches."),
         "alter": ("client_metrics", "alter_command", "Create or change one."),
         "delete": ("client_metrics", "delete_command", "Delete one."),
+        "show": ("client_metrics", "show_command", "The clients that push, and what."),
     },
 )
 _PIPELINE = LazyGroup(
@@ -201,6 +202,26 @@ _QUOTA = LazyGroup(
 )
 
 
+_FAULT = LazyGroup(
+    "fault",
+    "Faults of running nodes of the local cluster, which must allow them: kraftlite up --faults. Each ends after --for, at most "
+    "10m; without --for it lasts until Ctrl-C. Who did what is in the ledger: kraftlite explain.",
+    {
+        "list": ("faults", "list_command", "The faults that the nodes have now."),
+        "end": ("faults", "end_command", "End faults, or all of them."),
+        "cut": ("faults", "cut_command", "Cut a node off from another one, or from its clients."),
+        "refuse": ("faults", "refuse_command", "Refuse connections between two nodes, or of clients."),
+        "slow": ("faults", "slow_command", "Delay every message between two nodes."),
+        "lossy": ("faults", "lossy_command", "Lose some of the messages between two nodes."),
+        "disk": ("faults", "disk_command", "A disk that is slow, stalls, is full, or fails."),
+        "clock": ("faults", "clock_command", "Let a node's wall clock jump."),
+        "api": ("faults", "api_command", "Let brokers answer an API with an error, or late."),
+        "kill": ("local_nodes", "kill", "Kill a node (SIGKILL) or tell it to stop (TERM)."),
+        "pause": ("local_nodes", "pause", "Stop a node's clock (SIGSTOP)."),
+        "resume": ("local_nodes", "resume", "Let a paused node go on."),
+        "restart": ("local_nodes", "restart", "Start a node again, stopping it first if it runs."),
+    },
+)
 _USER = LazyGroup(
     "user",
     "Users that log in with SCRAM.",
@@ -209,6 +230,7 @@ _USER = LazyGroup(
         "add": ("users", "add", "Add a user, with a new password or a given one."),
         "rotate": ("users", "rotate", "Give a user a new password."),
         "delete": ("users", "delete", "Delete a user's credentials."),
+        "export": ("users", "export", "Client files for another place, as a tar."),
     },
 )
 _CERTS = LazyGroup(
@@ -217,6 +239,7 @@ _CERTS = LazyGroup(
     {
         "show": ("users", "show", "Whose there are, and until when they hold."),
         "rotate": ("users", "rotate_certificates", "Give every node a new one."),
+        "revoke": ("users", "revoke_certificates", "Take back those of users or nodes, at once."),
     },
 )
 
@@ -224,16 +247,23 @@ _CERTS = LazyGroup(
 COMMANDS: dict[str, tuple[str, str, str]] = {
     "up": ("local_nodes", "up", "Start a local cluster of real processes."),
     "ui": ("ui", "ui", "The page on which a failover is watched, with a button for each fault."),
+    "record": ("recordings", "record_command", "Record what the nodes of the local cluster say, for the page to show later."),
     "ps": ("local_nodes", "ps", "The nodes of the local cluster."),
     "kill": ("local_nodes", "kill", "Kill a node (SIGKILL) or tell it to stop (TERM)."),
     "pause": ("local_nodes", "pause", "Stop a node's clock (SIGSTOP)."),
     "resume": ("local_nodes", "resume", "Let a paused node go on."),
     "restart": ("local_nodes", "restart", "Start a node again, stopping it first if it runs."),
     "down": ("local_nodes", "down", "Stop the local cluster."),
+    "add-broker": ("growing", "add_broker", "Add a broker to the local cluster."),
+    "add-controller": ("growing", "add_controller", "Add a controller to the local cluster, and to the voters."),
+    "remove-broker": ("growing", "remove_broker", "Move everything off a broker of the local cluster, and remove it."),
+    "remove-controller": ("growing", "remove_controller", "Remove a controller of the local cluster from the voters."),
+    "fault": ("main", "_FAULT", "Cut links, slow disks, turn clocks, and fail requests of running nodes."),
     "create-topic": ("topics", "create_topic", "Create a topic."),
     "describe": ("topics", "describe", "Partitions, leaders, replicas and ISRs of topics."),
     "topic": ("main", "_TOPIC", "List, describe, alter and delete topics."),
     "explain": ("explain", "explain", "What happened to a partition, topic, node, controller or record, and why."),
+    "logs": ("logs", "logs", "What all nodes of the local cluster recorded, by time and by cause."),
     "produce": ("produce", "produce", "Write records from standard input or a file."),
     "consume": ("consume", "consume", "Print records."),
     "offsets": ("offsets", "offsets", "First offset, HW and LEO of a topic's partitions."),
@@ -258,7 +288,7 @@ COMMANDS: dict[str, tuple[str, str, str]] = {
     "client-metrics": ("main", "_CLIENT_METRICS", "Subscriptions of client metrics."),
     "reassign": ("main", "_REASSIGN", "Move partitions to other brokers."),
     "user": ("main", "_USER", "Users that log in with SCRAM: add, rotate, delete."),
-    "certs": ("main", "_CERTS", "The certificates of a secure local cluster: show, rotate."),
+    "certs": ("main", "_CERTS", "The certificates of a secure local cluster: show, rotate, revoke."),
     "quota": ("main", "_QUOTA", "Client quotas: describe and alter."),
     "acl": ("main", "_ACL", "Access control: add, list, delete and test entries."),
     "pipeline": ("main", "_PIPELINE", "The data pipeline on Spark: ingest, aggregate, audit and more."),

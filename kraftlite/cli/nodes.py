@@ -6,17 +6,18 @@ import os
 import random
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import click
 
-from kraftlite.cli.common import output_option, pairs, print_json, print_table
+from kraftlite.cli.common import local_errors, output_option, pairs, print_json, print_table
 from kraftlite.cli.files import read_text
 
 if TYPE_CHECKING:
     from kraftlite.config.server import ServerConfig
     from kraftlite.node.forming import Formation
 
+INITIAL_VARIABLE: Final = "KRAFTLITE_INITIAL_CONTROLLERS"
 _CONFIG = click.option("--config", "-c", type=click.Path(path_type=Path), metavar="FILE", help="The node's server.properties.")
 _OVERRIDE = click.option("--override", multiple=True, metavar="KEY=VALUE", help="A value that wins over file and environment.")
 
@@ -25,7 +26,7 @@ def _load(config: Path | None, override: tuple[str, ...], *, quiet: bool = False
     from kraftlite.config.server import ConfigError, load
 
     try:
-        loaded = load(config, os.environ, pairs(override, "--override"), check=check)
+        loaded = load(config, os.environ, {**_closing(config), **pairs(override, "--override")}, check=check)
     except ConfigError as error:
         count = len(error.problems)
         if count == 1:
@@ -36,6 +37,27 @@ def _load(config: Path | None, override: tuple[str, ...], *, quiet: bool = False
         for warning in loaded.warnings:
             click.echo(f"warning: {warning}", err=True)
     return loaded
+
+
+def _closing(config: Path | None) -> dict[str, str]:
+    """The keys that close a node which is configured by its environment, as in a container."""
+    if config is not None:
+        return {}
+    from kraftlite.local.container import closing
+
+    with local_errors():
+        return closing(os.environ)
+
+
+def _first_users(config: Path | None, override: tuple[str, ...]) -> tuple[str, ...]:
+    """The credentials with which a closed cluster of containers begins; makes its certificates if no other node has."""
+    if not _closing(config):
+        return ()
+    from kraftlite.local.container import make
+
+    formatted = _formatted_as(_load(config, override, quiet=True, check=False)) is not None
+    with local_errors():
+        return make(os.environ, formatted=formatted)
 
 
 @click.command("random-uuid")
@@ -58,7 +80,8 @@ def random_uuid() -> None:
     "--initial-controllers",
     "-I",
     metavar="ID@HOST:PORT:DIRECTORY,…",
-    help="A quorum whose voters can change begins with these controllers; the same list on each of them.",
+    help="A quorum whose voters can change begins with these controllers; the same list on each of them. Default, where no such "
+    f"option is given: {INITIAL_VARIABLE}.",
 )
 @click.option(
     "--no-initial-controllers", "-N", is_flag=True, help="This controller waits until it is added to the voters of a quorum."
@@ -86,12 +109,15 @@ def format_storage(
     """Prepare a node's directories for their first start."""
     if config is None and "KAFKA_PROCESS_ROLES" not in os.environ:
         raise click.UsageError("--config is missing: give the node's server.properties")
+    add_scram += _first_users(config, override)
     loaded = _load(config, override)
     cluster_id = cluster_id or loaded.cluster_id
     if cluster_id is None:
         raise click.UsageError(
             "--cluster-id is missing: every node of a cluster is formatted with the same one (kraftlite random-uuid)"
         )
+    if initial_controllers is None and not standalone and not no_initial_controllers:
+        initial_controllers = os.environ.get(INITIAL_VARIABLE)
     forming = _formation(loaded, standalone, initial_controllers, no_initial_controllers, kraft_version)
     for line in _format(loaded, cluster_id, release_version, ignore_formatted, forming, add_scram):
         click.echo(line)
@@ -184,8 +210,10 @@ def start(config: Path | None, override: tuple[str, ...]) -> None:
     """Run a node in the foreground until SIGTERM or Ctrl-C.
 
     Without --config the node is configured by its environment (KAFKA_NODE_ID, KAFKA_PROCESS_ROLES, …, CLUSTER_ID) and formats
-    its directories at the first start; with nothing set it is a single combined node on port 9092.
+    its directories at the first start (KRAFTLITE_INITIAL_CONTROLLERS: see format); with nothing set it is a single combined node
+    on port 9092.
     """
+    first_users = _first_users(config, override)
     loaded = _load(config, override)
     if config is None:
         from kraftlite.model.ids import random_uuid as new_uuid
@@ -195,11 +223,13 @@ def start(config: Path | None, override: tuple[str, ...]) -> None:
         if cluster_id is None and loaded.roles == ("broker", "controller") and len(loaded.quorum_voters) == 1:
             cluster_id = _formatted_as(loaded) or uuid_to_str(new_uuid(random.SystemRandom()))
         if cluster_id is not None:
-            for line in _format(loaded, cluster_id, None, True, _formation(loaded, False, None, False, None)):
+            first = _formatted_as(loaded) is None
+            forming = _formation(loaded, False, os.environ.get(INITIAL_VARIABLE), False, None) if first else None
+            for line in _format(loaded, cluster_id, None, True, forming, first_users):
                 click.echo(line)
     from kraftlite.node import serve
 
-    sys.exit(serve.run(None if config is None else str(config), pairs(override, "--override")))
+    sys.exit(serve.run(None if config is None else str(config), {**_closing(config), **pairs(override, "--override")}))
 
 
 @click.command("keys")

@@ -19,16 +19,16 @@ from kraftlite.local.client import quorum_of
 @target_options
 @output_option
 def describe_quorum(status: bool, replication: bool, human_readable: bool, target: Target, output: str) -> None:
-    """Describe the quorum of controllers: exactly one of --status and --replication."""
-    if status == replication:
-        raise click.UsageError("give exactly one of --status and --replication")
+    """Describe the quorum of controllers: --status, which is the default, or --replication."""
+    if status and replication:
+        raise click.UsageError("give one of --status and --replication")
     if human_readable and not replication:
         raise click.UsageError("--human-readable needs --replication")
     cluster = target.cluster()
     quorum = quorum_of(cluster)
     if output == "json":
         print_json(quorum)
-    elif status:
+    elif not replication:
         cluster.brokers()
         for line in status_lines(quorum, cluster.cluster_id):
             click.echo(line)

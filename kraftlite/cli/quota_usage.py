@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import urllib.error
-import urllib.request
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 import click
 
 from kraftlite.cli.common import print_json
-from kraftlite.model.limits import MIB
+from kraftlite.cli.metrics_pages import read_pages
 
-_TIMEOUT_S: Final = 10
-_MOST_BYTES: Final = 16 * MIB
 _RATES: Final = {
     "kafka_server_produce_byte_rate": "producer_byte_rate",
     "kafka_server_fetch_byte_rate": "consumer_byte_rate",
@@ -21,13 +17,13 @@ _RATES: Final = {
 }
 _OTHERS: Final = {
     "kraftlite_quota_bound": "bound",
-    "kraftlite_quota_throttled_ms_total": "throttled_ms",
+    "kraftlite_quota_throttled_seconds_total": "throttled_ms",
     "kraftlite_quota_throttled_now": "throttled",
 }
 
 
 def show_usage(pages: Sequence[str], user: str | None, client_id: str | None, output: str) -> None:
-    rows = [row for page in pages or _local_pages() for row in usage_in(page, _read(page))]
+    rows = [row for page, text in read_pages(pages) for row in usage_in(page, text)]
     rows = [row for row in rows if user in (None, row["user"]) and client_id in (None, row["client_id"])]
     rows.sort(key=lambda row: (not row["throttled"], -row["over_percent"], row["quota"], row["user"], row["client_id"]))
     if output == "json":
@@ -57,7 +53,9 @@ def usage_in(page: str, text: str) -> list[dict[str, Any]]:
             if name is None:
                 continue
             key = _key(quota or sample.labels["quota"], sample.labels)
-            found.setdefault(key, {"rate": 0.0, "bound": 0.0, "throttled_ms": 0.0, "throttled": 0.0})[name] = sample.value
+            found.setdefault(key, {"rate": 0.0, "bound": 0.0, "throttled_ms": 0.0, "throttled": 0.0})[name] = (
+                sample.value * 1000 if name == "throttled_ms" else sample.value
+            )
     rows = []
     for (quota, user, client_id), values in found.items():
         over = (values["rate"] / values["bound"] - 1) * 100 if values["bound"] else 0.0
@@ -68,29 +66,3 @@ def usage_in(page: str, text: str) -> list[dict[str, Any]]:
 
 def _key(quota: str, labels: Mapping[str, str]) -> tuple[str, str, str]:
     return quota, labels["user"], labels["client_id"]
-
-
-def _local_pages() -> list[str]:
-    from kraftlite.cli.common import data_dir_of
-    from kraftlite.local.state import LocalError, load
-
-    try:
-        nodes = load(data_dir_of(None)).nodes
-    except LocalError as error:
-        raise click.ClickException(str(error)) from None
-    pages = [node.metrics for node in nodes if node.metrics is not None and node.is_broker]
-    if not pages:
-        raise click.ClickException(
-            "no broker of the local cluster has a page of metrics: start it with --config kraftlite.metrics.port=0, "
-            "or name a page with --metrics HOST:PORT"
-        )
-    return pages
-
-
-def _read(page: str) -> str:
-    try:
-        with urllib.request.urlopen(f"http://{page}/metrics", timeout=_TIMEOUT_S) as answer:
-            body: bytes = answer.read(_MOST_BYTES)
-    except (OSError, ValueError, urllib.error.URLError) as error:
-        raise click.ClickException(f"the metrics of {page} cannot be read: {error}") from None
-    return body.decode("utf-8", "replace")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 from kraftlite.cli.common import output_option, pairs, print_json
+from kraftlite.cli.metrics_pages import pages_option
 from kraftlite.cli.target import Target, target_options
 from kraftlite.client.admin import alter_quotas, describe_quotas
 from kraftlite.model.java_text import java_double
@@ -25,13 +26,7 @@ def _entity(user: str | None, client_id: str | None, ip: str | None) -> dict[str
 @_CLIENT
 @_IP
 @click.option("--usage", is_flag=True, help="Show instead what clients use of their quotas now, and who is throttled.")
-@click.option(
-    "--metrics",
-    "pages",
-    multiple=True,
-    metavar="HOST:PORT",
-    help="The Prometheus page of a broker, for --usage; without it those of the local cluster.",
-)
+@pages_option("The Prometheus page of a broker, for --usage; without it those of the local cluster.")
 @target_options
 @output_option
 def describe_command(

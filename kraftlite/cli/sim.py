@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, TextIO
 import click
 
 from kraftlite.cli.common import output_option, print_json
+from kraftlite.cli.what_if import compare
 
 if TYPE_CHECKING:
     from kraftlite.runtime.trace import TraceEvent
@@ -58,6 +59,16 @@ class _SimCommand(click.Command):
 @click.option(
     "--explain", nargs=2, metavar="KIND [NAME]", help="Tell one story: --explain partition orders-0, --explain controller."
 )
+@click.option(
+    "--what-if",
+    "changes",
+    multiple=True,
+    metavar="N=LINE",
+    help="Run it again with this as its N-th fault (N= without it), and tell where the runs part. Repeatable.",
+)
+@click.option("--record", type=click.Path(path_type=Path), metavar="FILE", help="Write a recording (docs/RECORDINGS.md) to FILE.")
+@click.option("--html", type=click.Path(path_type=Path), metavar="FILE", help="Write the run as a page in one file.")
+@click.option("--ui", "page", is_flag=True, help="Then serve the page of the run until Ctrl-C.")
 @output_option
 def sim(
     seed: int | None,
@@ -71,6 +82,10 @@ def sim(
     until: float | None,
     trace: Path | None,
     explain: tuple[str, str] | None,
+    changes: tuple[str, ...],
+    record: Path | None,
+    html: Path | None,
+    page: bool,
     output: str,
 ) -> None:
     """Run one seed: a whole cluster, its clients and its faults in virtual time.
@@ -83,23 +98,17 @@ def sim(
     """
     from kraftlite.config.server import ConfigError
     from kraftlite.sim.fault_plan import UnknownNode
-    from kraftlite.sim.run import RunPlan, run
+    from kraftlite.sim.recorded import run_recorded
+    from kraftlite.sim.run import run
 
-    if plan_text is not None:
-        if seed is not None or shape is not None or fault_lines or scene or no_faults:
-            raise click.UsageError("--plan says everything: no --seed, --shape, --fault, --scene or --no-faults with it")
-        plan = _plan(plan_text)
-    elif seed is None:
-        raise click.UsageError("--seed or --plan is missing")
-    else:
-        plan = RunPlan(
-            seed=seed,
-            theme=checked_theme(theme),
-            shape=_shape(shape),
-            duration_ms=milliseconds(duration, "--duration"),
-            faults=_faults(fault_lines, no_faults),
-        )
-        plan = _with_scene(plan, scene)
+    if plan_text is not None and (seed is not None or shape is not None or fault_lines or scene or no_faults):
+        raise click.UsageError("--plan says everything: no --seed, --shape, --fault, --scene or --no-faults with it")
+    faults = _faults(fault_lines, no_faults)
+    plan = _of_seed(seed, theme, shape, duration, faults, scene) if plan_text is None else _plan(plan_text)
+    if changes:
+        if trace or explain or record or html or page:
+            raise click.UsageError("--what-if compares two runs: no --trace, --explain, --record, --html or --ui with it")
+        sys.exit(compare(plan, changes, output))
     out = _open(trace)
     limit_us = None if until is None else int(until * 1_000_000)
     events: list[tuple[int, SimHost, TraceEvent]] = []
@@ -112,8 +121,10 @@ def sim(
         if explain is not None:
             events.append((now_us // 1000, node, event))
 
+    lines: list[bytes] = []
+    recorded = record is not None or html is not None or page
     try:
-        result = run(plan, sink=sink)
+        result = run_recorded(plan, lines.append, sink=sink) if recorded else run(plan, sink=sink)
     except UnknownNode as error:
         raise click.ClickException(f"{'--fault' if plan_text is None else '--plan'}: {error}") from None
     except ConfigError as error:
@@ -126,7 +137,34 @@ def sim(
         print_json(_as_json(result))
     else:
         _tell(result)
+    _hand_out(lines, record, html, page)
     sys.exit(int(result.outcome))
+
+
+def _hand_out(lines: list[bytes], record: Path | None, html: Path | None, page: bool) -> None:
+    """The recording as a file, as a page in a file, and as a page that is served."""
+    from kraftlite.cli.recordings import show, tape_of_lines, write_file, write_html
+
+    if record is not None:
+        write_file(record, b"".join(lines), "--record")
+    if html is None and not page:
+        return
+    tape = tape_of_lines(lines)
+    if html is not None:
+        write_html(tape, html)
+    if page:
+        show(tape, port=None, browser=False, as_json=False)
+
+
+def _of_seed(
+    seed: int | None, theme: str, shape: str | None, duration: float, faults: tuple[FaultPlan, ...] | None, scene: str | None
+) -> RunPlan:
+    from kraftlite.sim.run import RunPlan
+
+    if seed is None:
+        raise click.UsageError("--seed or --plan is missing")
+    theme, duration_ms = checked_theme(theme), milliseconds(duration, "--duration")
+    return _with_scene(RunPlan(seed=seed, theme=theme, shape=_shape(shape), duration_ms=duration_ms, faults=faults), scene)
 
 
 def checked_theme(name: str) -> str:

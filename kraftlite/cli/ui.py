@@ -10,31 +10,48 @@ from typing import TYPE_CHECKING
 import click
 
 from kraftlite.cli.common import data_dir_of, data_dir_option, local_errors
+from kraftlite.cli.recordings import new_file, page_needs, show, tape_of_file, write_html
 from kraftlite.local import state
 
 if TYPE_CHECKING:
     from kraftlite.ui.serve import Link
 
-NEEDS = "the page needs starlette and uvicorn: pip install 'kraftlite[ui]'"
-
 
 @click.command("ui")
+@click.argument("file", required=False, type=click.Path(path_type=Path, exists=True, dir_okay=False))
 @data_dir_option
 @click.option("--port", type=click.IntRange(1, 65535), help="The port to serve at. Default: 8088, or the next one that is free.")
 @click.option("--open", "browser", is_flag=True, help="Open the page in a browser.")
 @click.option("--json", "as_json", is_flag=True, help="Print the links as one line of JSON.")
-def ui(data_dir: Path | None, port: int | None, browser: bool, as_json: bool) -> None:
-    """Serve the page of the local cluster, to this machine alone, until Ctrl-C; the cluster goes on without it.
+@click.option("--record", type=click.Path(path_type=Path), metavar="FILE", help="Record the cluster to FILE meanwhile.")
+@click.option("--html", type=click.Path(path_type=Path), metavar="FILE", help="Write the page of the recording to FILE, and end.")
+def ui(
+    file: Path | None,
+    data_dir: Path | None,
+    port: int | None,
+    browser: bool,
+    as_json: bool,
+    record: Path | None,
+    html: Path | None,
+) -> None:
+    """Serve the page of the local cluster, or of a recording (FILE), to this machine alone, until Ctrl-C.
 
     It shows what every node says, who leads, how far each replica is, and why; and it has a button for each fault. The first
-    link may do everything, the second one is for looking only.
+    link may do everything, the second one is for looking only. The cluster goes on without the page.
     """
-    try:
+    if file is not None:
+        if data_dir is not None or record is not None:
+            raise click.UsageError("--data-dir and --record are about a cluster, FILE is a recording: one of them")
+        tape = tape_of_file(file)
+        if html is not None:
+            write_html(tape, html)
+        else:
+            show(tape, port=port, browser=browser, as_json=as_json)
+        return
+    if html is not None:
+        raise click.UsageError("--html needs a recording: kraftlite record FILE makes one of the local cluster")
+    with page_needs():
         from kraftlite.ui.serve import listen, serve
-    except ImportError as error:
-        if (error.name or "").partition(".")[0] in ("starlette", "uvicorn", "anyio", "h11"):
-            raise click.ClickException(NEEDS) from None
-        raise
     directory = data_dir_of(data_dir)
 
     def ready(link: Link) -> None:
@@ -51,8 +68,8 @@ def ui(data_dir: Path | None, port: int | None, browser: bool, as_json: bool) ->
     with local_errors():
         state.load(directory)
         sock = listen(port)
-        with sock:
-            asyncio.run(serve(directory, sock, ready))
+        with sock, new_file(record, "--record") as write:
+            asyncio.run(serve(directory, sock, ready, record=write))
 
 
 def show_links(links: dict[str, str]) -> None:

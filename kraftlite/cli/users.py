@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import io
 import sys
+import tarfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -89,6 +91,35 @@ def delete(name: str, data_dir: Path | None, target: Target) -> None:
     click.echo(f"user {name} is deleted")
 
 
+@click.command("export")
+@click.argument("name", nargs=-1)
+@click.option(
+    "--into",
+    required=True,
+    metavar="DIR",
+    help="The absolute path of the directory in which the archive will be unpacked; the paths in the files are below it.",
+)
+@data_dir_option
+def export(name: tuple[str, ...], into: str, data_dir: Path | None) -> None:
+    """Write the client files of NAME…, or of all users, to standard output, as a tar for another place.
+
+    They have passwords and keys in them, and the archive gives them to their owner alone: … --into "$PWD" | tar -x"""
+    from kraftlite.local.secure import exported_files, known_users
+
+    if not into.startswith("/") or not into.isprintable():
+        raise click.UsageError(f"--into {into!r}: allowed is an absolute path of printable characters")
+    if sys.stdout.isatty():
+        raise click.UsageError("the archive is not for a terminal: pipe it to tar -x")
+    with local_errors():
+        cluster = _secure(data_dir)
+        files = list(exported_files(cluster, name or known_users(Path(cluster.data_dir)), Path(into)))
+        with tarfile.open(fileobj=sys.stdout.buffer, mode="w|") as archive:
+            for path, data in files:
+                entry = tarfile.TarInfo(path)
+                entry.size, entry.mode = len(data), 0o600
+                archive.addfile(entry, io.BytesIO(data))
+
+
 def _password(from_stdin: bool) -> str:
     from kraftlite.security.first_users import new_password
 
@@ -134,16 +165,19 @@ def _set_password(client: ClusterClient, name: str, password: str, cluster: Loca
 @output_option
 def show(data_dir: Path | None, output: str) -> None:
     """Show whose certificates there are, and until when they hold."""
-    from kraftlite.local.secure import certificate_files, described
+    from kraftlite.local.secure import certificate_files, described, is_revoked
 
     with local_errors():
         cluster = _secure(data_dir)
-        rows = [(owner, *described(path), str(path)) for owner, path in certificate_files(cluster)]
-    header = ("OWNER", "SUBJECT", "VALID UNTIL", "SHA-256", "FILE")
+        rows = [
+            (owner, *described(path), "revoked" if is_revoked(cluster, path) else "good", str(path))
+            for owner, path in certificate_files(cluster)
+        ]
+    header = ("OWNER", "SUBJECT", "VALID UNTIL", "SHA-256", "STATE", "FILE")
     if output == "json":
         print_json([dict(zip((name.lower().replace(" ", "_") for name in header), row, strict=True)) for row in rows])
     else:
-        print_table(header, [(owner, subject, until, digest[:23] + "…", path) for owner, subject, until, digest, path in rows])
+        print_table(header, [(*row[:3], row[3][:23] + "…", *row[4:]) for row in rows])
 
 
 @click.command("rotate")
@@ -156,6 +190,22 @@ def rotate_certificates(data_dir: Path | None) -> None:
         cluster = _secure(data_dir)
         issue_nodes(cluster, authority_of(cluster))
     click.echo(f"{len(cluster.nodes)} nodes have new certificates")
+
+
+@click.command("revoke")
+@click.argument("owner", nargs=-1, required=True)
+@data_dir_option
+def revoke_certificates(owner: tuple[str, ...], data_dir: Path | None) -> None:
+    """Take back the certificates of OWNER…: users, nodes (node-1) or files.
+
+    Within two seconds running nodes refuse them and close the connections on which they were shown. New ones: `user rotate`,
+    `certs rotate`. Passwords are not touched."""
+    from kraftlite.local.secure import revoke
+
+    with local_errors():
+        cluster = _secure(data_dir)
+        for one in owner:
+            click.echo(f"{one}: {revoke(cluster, one)} is revoked")
 
 
 def _secure(data_dir: Path | None) -> LocalCluster:

@@ -3,22 +3,22 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING
 
 import click
 
 from kraftlite.cli.target import Target, target_options
+from kraftlite.client.errors import RequestRefused
+from kraftlite.client.voters import add_voter, remove_voter
 from kraftlite.model.ids import node_id_of, uuid_from_str, uuid_to_str
-from kraftlite.protocol.api_keys import ADD_RAFT_VOTER, REMOVE_RAFT_VOTER
 
 if TYPE_CHECKING:
     from uuid import UUID
 
     from kraftlite.client.cluster import ClusterClient
     from kraftlite.model.ids import NodeId, VoterEndpoint
-
-_TIMEOUT_MS: Final = 30_000
 
 
 class VoterError(Exception):
@@ -30,14 +30,7 @@ def add_controller(cluster: ClusterClient, config: Path, *, dry_run: bool = Fals
     node_id, directory_id, endpoints = described(config)
     shown = ", ".join(f"{it.name}://{it.host}:{it.port}" for it in endpoints)
     if not dry_run:
-        values = {
-            "cluster_id": None,
-            "timeout": _TIMEOUT_MS,
-            "voter_id": node_id,
-            "voter_directory_id": directory_id,
-            "listeners": [{"name": it.name, "host": it.host, "port": it.port} for it in endpoints],
-        }
-        _ask(cluster, ADD_RAFT_VOTER, values)
+        _carried_out(lambda: add_voter(cluster, node_id, directory_id, endpoints))
     said = "DRY RUN of adding" if dry_run else "Added"
     return f"{said} controller {node_id} with directory id {uuid_to_str(directory_id)} and endpoints: {shown}"
 
@@ -49,8 +42,7 @@ def remove_controller(cluster: ClusterClient, node_id: int, directory: str, *, d
     except ValueError as error:
         raise VoterError(f"Failed to parse --controller-directory-id: {error}") from None
     if not dry_run:
-        values = {"cluster_id": None, "voter_id": node_id, "voter_directory_id": directory_id}
-        _ask(cluster, REMOVE_RAFT_VOTER, values)
+        _carried_out(lambda: remove_voter(cluster, node_id, directory_id))
     return f"{'DRY RUN of removing' if dry_run else 'Removed'}  KRaft controller {node_id} with directory id {directory}"
 
 
@@ -76,14 +68,11 @@ def described(config: Path) -> tuple[NodeId, UUID, tuple[VoterEndpoint, ...]]:
     return loaded.node_id, properties.directory_id, controller_endpoints(loaded)
 
 
-def _ask(cluster: ClusterClient, key: int, values: dict[str, Any]) -> None:
-    from kraftlite.client.connection import code_of
-    from kraftlite.model.errors import ErrorCode
-
-    answer = cluster.call(key, 0, values, timeout_ms=_TIMEOUT_MS)
-    code = code_of(answer)
-    if code is not ErrorCode.NONE:
-        raise VoterError(f"{code.name}: {answer.error_message or 'the quorum refuses'}")
+def _carried_out(change: Callable[[], None]) -> None:
+    try:
+        change()
+    except RequestRefused as error:
+        raise VoterError(str(error)) from None
 
 
 @click.command("add")
@@ -103,19 +92,40 @@ def quorum_add(config: Path, dry_run: bool, target: Target) -> None:
 
 
 @click.command("remove")
-@click.option("--controller-id", "-i", required=True, metavar="ID", help="The voter's node id.")
-@click.option("--controller-directory-id", "-d", required=True, metavar="DIRECTORY", help="The directory id in quorum describe.")
+@click.argument("voter", required=False, metavar="[ID]")
+@click.option("--controller-id", "-i", metavar="ID", help="The voter's node id, as kafka-metadata-quorum takes it.")
+@click.option("--controller-directory-id", "-d", metavar="DIRECTORY", help="Default: the one by which the voters know it.")
 @click.option("--dry-run", is_flag=True, help="Only say what would be asked.")
 @target_options
-def quorum_remove(controller_id: str, controller_directory_id: str, dry_run: bool, target: Target) -> None:
+def quorum_remove(
+    voter: str | None, controller_id: str | None, controller_directory_id: str | None, dry_run: bool, target: Target
+) -> None:
     """Remove a controller from the voters, whether it runs or not.
 
     One that runs with controller.quorum.auto.join.enable adds itself again.
     """
-    node_id = node_id_of(controller_id)
+    given = voter if controller_id is None else controller_id
+    if given is None or (voter is not None and controller_id is not None):
+        raise click.UsageError("name one voter: kraftlite quorum remove ID")
+    node_id = node_id_of(given)
     if node_id is None:
-        raise click.UsageError(f"--controller-id {controller_id}: allowed is a node id")
+        raise click.UsageError(f"{given}: allowed is a node id")
     try:
-        click.echo(remove_controller(target.cluster(), node_id, controller_directory_id, dry_run=dry_run))
+        cluster = target.cluster()
+        directory = _directory_of(cluster, node_id) if controller_directory_id is None else controller_directory_id
+        click.echo(remove_controller(cluster, node_id, directory, dry_run=dry_run))
     except VoterError as error:
         raise click.ClickException(str(error)) from None
+
+
+def _directory_of(cluster: ClusterClient, node_id: int) -> str:
+    """The directory by which the voters know a node. Raises VoterError for one that does not vote, or has none."""
+    from kraftlite.local.client import VOTERS_UPGRADE, voter_directories
+
+    voters = voter_directories(cluster)
+    if node_id not in voters:
+        raise VoterError(f"node {node_id} does not vote; the voters are {', '.join(map(str, voters))}")
+    directory = voters[node_id]
+    if directory is None:
+        raise VoterError(f"the voters are configured, and cannot be changed before: {VOTERS_UPGRADE}")
+    return directory

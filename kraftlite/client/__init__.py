@@ -7,6 +7,7 @@
 | `routing` | which broker to ask, and how long: `Routing`, `RetryBudget` |
 | `kafka_client` | `KafkaClient`, for records in raw batches, as Spark's tasks need it |
 | `cluster` | `ClusterClient`, for administrators: a request to any broker, a certain one, the leaders, or the coordinators |
+| `drain`, `moves`, `voters` | a broker that leaves, where its replicas go, and controllers that come and leave |
 | `admin`, `groups`, `transactions` | what administrators ask, as functions on a `ClusterClient` |
 | `errors` | ClientError and its kinds |
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import NamedTuple
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import NamedTuple, TypeAlias
 from uuid import UUID
 
 from kraftlite.log.guards import TransactionTerms
@@ -11,6 +12,9 @@ from kraftlite.model.errors import ErrorCode
 from kraftlite.model.producer import Producer
 from kraftlite.model.topic_partition import TopicPartition
 from kraftlite.replication.api import MarkerEntry
+
+Sees: TypeAlias = Callable[[str], bool]
+"""Tells whether the client that asks may describe a topic; None in its place: everybody may."""
 
 
 class Protocol(NamedTuple):
@@ -37,6 +41,7 @@ class JoinRequest:
     require_known_member_id: bool
     can_skip_assignment: bool
     reason: str | None = None
+    sees: Sees | None = field(default=None, repr=False, compare=False)
 
 
 class JoinedMember(NamedTuple):
@@ -169,6 +174,7 @@ class ConsumerHeartbeatRequest:
     owned: tuple[tuple[UUID, tuple[int, ...]], ...] | None
     client_id: str
     client_host: str
+    sees: Sees | None = field(default=None, repr=False, compare=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

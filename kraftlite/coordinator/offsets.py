@@ -5,7 +5,7 @@ Source: CP-36 to CP-39; KIP-98 (transactional commits), KIP-211 (expiry), KIP-44
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 from kraftlite.coordinator.api import (
@@ -20,7 +20,7 @@ from kraftlite.coordinator.classic.group import Group, GroupState
 from kraftlite.coordinator.classic.groups import Groups, client_error
 from kraftlite.coordinator.config import GroupConfig
 from kraftlite.coordinator.consumer_protocol import CONSUMER
-from kraftlite.coordinator.core.effects import MAY_STILL_COMMIT, Effects, Then
+from kraftlite.coordinator.core.effects import Effects, Then, nothing
 from kraftlite.coordinator.core.walks import by_pieces
 from kraftlite.coordinator.modern.group import ConsumerGroup
 from kraftlite.coordinator.modern.groups import ConsumerGroups
@@ -46,7 +46,8 @@ _FENCED: Final = frozenset({ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.INVALID_
 
 
 class Offsets:
-    """The offsets of one shard's groups. A commit counts, and is answered, once its record is committed in the log (CP-37).
+    """The offsets of one shard's groups. A commit counts once its record is committed in the log, and is answered then (CP-37);
+    who was told before that it is late may find that it counts all the same.
 
     Offsets of a transaction count when it ends with a commit; until then they are pending. Raises ApiError before anything
     changed. Source: CP-36 to CP-40.
@@ -94,18 +95,15 @@ class Offsets:
 
         def written(error: ErrorCode) -> None:
             self.pending.written(group_id, partitions, in_transaction=producer is not None)
-            if error is not _NONE:
-                if producer is None and error in MAY_STILL_COMMIT:
-                    self.pending.doubt(group_id, accepted)
-                told = error if error in _FENCED else client_error(error, too_large=ErrorCode.INVALID_COMMIT_OFFSET_SIZE)
-                self._effects.answer(request_id, tuple(told if result is _NONE else result for result in results))
-                return
-            for tp, committed in accepted:
+            for tp, committed in accepted if error is _NONE else ():
                 self._put(group_id, tp, committed, None if producer is None else producer.producer_id)
-            self._effects.answer(request_id, tuple(results))
+
+        def tell(error: ErrorCode) -> None:
+            told = error if error in _FENCED else client_error(error, too_large=ErrorCode.INVALID_COMMIT_OFFSET_SIZE)
+            self._effects.answer(request_id, tuple(told if result is _NONE else result for result in results))
 
         records = [offset_record(group_id, tp, committed) for tp, committed in accepted]
-        self._effects.append(records, written, producer, terms=request.terms)
+        self._effects.append(records, written, tell, producer=producer, terms=request.terms)
 
     def _check_offset(self, offset: OffsetToCommit) -> ErrorCode:
         too_long = len(offset.metadata.encode("utf-8", "surrogatepass")) > self._config.offset_metadata_max_bytes
@@ -179,7 +177,6 @@ class Offsets:
         """Called in the order of the records in the log. `producer_id`: of the transaction that they are in."""
         self._puts += 1
         if producer_id is None:
-            self.pending.believe(group_id, tp)
             self._count(group_id, tp, committed, self._puts)
         else:
             self.pending.put(group_id, tp, PendingOffset(self._puts, committed), producer_id)
@@ -196,15 +193,15 @@ class Offsets:
 
     def end(self, request_id: int, request: EndRequest) -> None:
         """Write the marker that ends a transaction, behind all that is queued. The answer is an `ErrorCode`, once the marker is
-        committed and the offsets are visible; a marker that could not be written has changed nothing (TG-10, TG-11)."""
+        committed and the offsets are visible; a marker that could not be written has changed nothing (TG-10, TG-11), and one
+        that is late may do so any time."""
         marker = request.marker
 
         def written(error: ErrorCode) -> None:
             if error is _NONE:
                 self.end_transaction(marker.producer_id, committed=marker.commit)
-            self._effects.answer(request_id, error)
 
-        self._effects.mark(marker, written)
+        self._effects.mark(marker, written, lambda error: self._effects.answer(request_id, error))
 
     def end_transaction(self, producer_id: int, *, committed: bool) -> None:
         """The transaction's marker is committed: its offsets count now, or never did."""
@@ -260,7 +257,7 @@ class Offsets:
             raise ApiError(ErrorCode.GROUP_ID_NOT_FOUND, f"group {group_id} does not exist")
         return group
 
-    def _remove_group(self, group: Group, reason: str, then: Then | None = None) -> None:
+    def _remove_group(self, group: Group, reason: str, tell: Then = nothing) -> None:
         """Dead until its tombstones are committed, gone then; alive again when they could not be written."""
         group_id, since_ms = group.group_id, group.state_since_ms
         group.transition(GroupState.DEAD, self._effects.wall_ms)
@@ -274,13 +271,11 @@ class Offsets:
             else:
                 group.transition(GroupState.EMPTY, self._effects.wall_ms)
                 group.state_since_ms = since_ms
-            if then is not None:
-                then(error)
 
         records = [offset_tombstone(group_id, tp) for tp in self._partitions_of(group_id)]
         if group.generation > 0 or group.protocol_type is not None:
             records.append(group_tombstone(group_id))
-        self._append_all(records, gone)
+        self._append_all(records, gone, tell)
 
     def _partitions_of(self, group_id: str) -> dict[TopicPartition, None]:
         """The partitions that a group has offsets of, whether they count already, or will, or may (TG-06)."""
@@ -290,7 +285,7 @@ class Offsets:
         self._committed.pop(group_id, None)
         self.pending.drop_group(group_id)
 
-    def _remove_consumers(self, group: ConsumerGroup, reason: str, then: Then | None = None) -> None:
+    def _remove_consumers(self, group: ConsumerGroup, reason: str, tell: Then = nothing) -> None:
         """Remove an empty group of the new protocol, as `_remove_group` removes a classic one."""
         group_id = group.group_id
 
@@ -301,29 +296,35 @@ class Offsets:
                 self._tracer.emit(GroupDeleted(group=group_id, reason=reason))
             else:
                 group.dead = False
-            if then is not None:
-                then(error)
 
         records = [offset_tombstone(group_id, tp) for tp in self._partitions_of(group_id)]
         records += [record_of(key, None) for key in group.record_keys()]
         group.dead = True
-        self._append_all(records, gone)
+        self._append_all(records, gone, tell)
 
-    def _append_all(self, records: list[CoordinatorRecord], then: Then) -> None:
-        """Append records in batches of bounded size; `then` gets the first error of any, after the last of them."""
+    def _append_all(self, records: list[CoordinatorRecord], then: Then, tell: Then) -> None:
+        """Append records in batches of bounded size. `then` gets the first error of any, after the last of them; `tell` is told
+        that, or that one is late."""
         chunks = [records[at : at + MAX_TOMBSTONES_PER_BATCH] for at in range(0, len(records), MAX_TOMBSTONES_PER_BATCH)]
         if not chunks:
             then(_NONE)
+            tell(_NONE)
             return
         errors: list[ErrorCode] = []
+        told: list[ErrorCode] = []
 
         def one(error: ErrorCode) -> None:
             errors.append(error)
             if len(errors) == len(chunks):
                 then(next((found for found in errors if found is not _NONE), _NONE))
 
+        def tell_once(error: ErrorCode) -> None:
+            if not told and (error is not _NONE or len(errors) == len(chunks)):
+                told.append(error)
+                tell(error)
+
         for chunk in chunks:
-            self._effects.append(chunk, one)
+            self._effects.append(chunk, one, tell_once)
 
     def delete_offsets(self, request_id: int, request: DeleteOffsetsRequest) -> None:
         """Delete offsets (CP-40). The answer is a tuple of `ErrorCode`, one per partition. A live consumer group keeps the
@@ -351,14 +352,12 @@ class Offsets:
             raise ApiError(ErrorCode.NON_EMPTY_GROUP, f"group {group.group_id} is {group.state.value}")
         return topics
 
-    def _forget(self, group_id: str, partitions: Sequence[TopicPartition], then: Then | None = None) -> None:
+    def _forget(self, group_id: str, partitions: Sequence[TopicPartition], tell: Then = nothing) -> None:
         def gone(error: ErrorCode) -> None:
             if error is _NONE:
                 self._drop(group_id, partitions)
-            if then is not None:
-                then(error)
 
-        self._append_all([offset_tombstone(group_id, tp) for tp in partitions], gone)
+        self._append_all([offset_tombstone(group_id, tp) for tp in partitions], gone, tell)
 
     def _drop(self, group_id: str, partitions: Sequence[TopicPartition]) -> None:
         """Drop the offsets of partitions; what open transactions wrote before the tombstone goes with them."""
@@ -402,7 +401,7 @@ class Offsets:
                 continue
             expired = self._expired(group)
             idle = group.state is GroupState.EMPTY and not group.pending and not self.pending.has_any(group.group_id)
-            if idle and len(expired) == len(self._countable(group.group_id)):
+            if idle and len(expired) == len(self._committed.get(group.group_id, ())):
                 self._tell_expired(group.group_id, expired)
                 self._remove_group(group, "nothing left")
             else:
@@ -416,7 +415,7 @@ class Offsets:
                 continue
             expired = self._past_retention(consumers.group_id, None, consumers.subscribed_topics())
             idle = not consumers.members and not self.pending.has_any(consumers.group_id)
-            if idle and len(expired) == len(self._countable(consumers.group_id)):
+            if idle and len(expired) == len(self._committed.get(consumers.group_id, ())):
                 self._tell_expired(consumers.group_id, expired)
                 self._remove_consumers(consumers, "nothing left")
             else:
@@ -445,19 +444,13 @@ class Offsets:
             kept = topics
         return self._past_retention(group.group_id, since_ms, kept)
 
-    def _countable(self, group_id: str) -> Mapping[TopicPartition, CommittedOffset]:
-        """The offsets that count, or will for whoever reads the log next: a tombstone would take those, too."""
-        committed, doubted = self._committed.get(group_id, {}), self.pending.doubted(group_id)
-        return {**committed, **doubted} if doubted else committed
-
     def _past_retention(self, group_id: str, since_ms: int | None, kept: Sequence[str]) -> list[TopicPartition]:
         """`since_ms` None: since each commit. `kept`: topics that are read."""
-        committed, pending = self._committed.get(group_id, {}), self.pending
+        pending = self.pending
         return [
             tp
-            for tp, offset in self._countable(group_id).items()
+            for tp, offset in self._committed.get(group_id, {}).items()
             if self._is_due(offset, since_ms)
-            and self._is_due(committed.get(tp, offset), since_ms)
             and tp.topic not in kept
             and not pending.is_pending(group_id, tp)
             and not pending.is_unwritten(group_id, tp)

@@ -8,7 +8,7 @@ are those of a shard's own puts, which come in the order of the log. Source: KIP
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple, TypeVar
 
 from kraftlite.coordinator.records import CommittedOffset
@@ -34,11 +34,9 @@ class PendingOffsets:
         """Per group, of all commits whose fate is not known yet."""
         self._unstable: Counter[tuple[str, TopicPartition]] = Counter()
         """Those of them that are in transactions."""
-        self._doubted: dict[str, dict[TopicPartition, CommittedOffset]] = {}
 
     def groups(self) -> Iterator[str]:
-        """The groups with pending or doubted offsets; one may come several times."""
-        yield from self._doubted
+        """The groups with pending offsets; one may come several times."""
         for by_group in self._open.values():
             yield from (group_id for group_id, found in by_group.items() if found)
 
@@ -61,22 +59,6 @@ class PendingOffsets:
         """Return whether the fate of a commit is not known yet."""
         return tp in self._unwritten.get(group_id, ())
 
-    # --- commits that failed, and may count all the same
-
-    def doubt(self, group_id: str, offsets: Iterable[tuple[TopicPartition, CommittedOffset]]) -> None:
-        """The commit was given up while its record was in the log. Once that is committed, it counts for whoever reads the log
-        next: until a later record of the partition counts, a tombstone must be deserved by this one, too."""
-        self._doubted.setdefault(group_id, {}).update(offsets)
-
-    def doubted(self, group_id: str) -> Mapping[TopicPartition, CommittedOffset]:
-        return self._doubted.get(group_id, {})
-
-    def believe(self, group_id: str, tp: TopicPartition) -> None:
-        """A record that came behind the doubted one is committed."""
-        found = self._doubted.get(group_id)
-        if found is not None and found.pop(tp, None) is not None and not found:
-            del self._doubted[group_id]
-
     # --- pending offsets
 
     def put(self, group_id: str, tp: TopicPartition, pending: PendingOffset, producer_id: int) -> None:
@@ -90,13 +72,11 @@ class PendingOffsets:
                 found[tp] = PendingOffset(order, None)
 
     def drop(self, group_id: str, tp: TopicPartition) -> None:
-        """A tombstone takes what open transactions wrote before it (TG-06), and what was doubted."""
-        self.believe(group_id, tp)
+        """A tombstone takes what open transactions wrote before it (TG-06)."""
         for by_group in self._open.values():
             by_group.get(group_id, {}).pop(tp, None)
 
     def drop_group(self, group_id: str) -> None:
-        self._doubted.pop(group_id, None)
         for by_group in self._open.values():
             by_group.pop(group_id, None)
 
@@ -114,7 +94,7 @@ class PendingOffsets:
 
     def partitions_of(self, group_id: str) -> dict[TopicPartition, None]:
         """The partitions of a group whose offsets are pending, or of a fate that is not known yet: a tombstone must name them."""
-        found = dict.fromkeys(self._unwritten.get(group_id, ())) | dict.fromkeys(self._doubted.get(group_id, ()))
+        found = dict.fromkeys(self._unwritten.get(group_id, ()))
         for by_group in self._open.values():
             found.update(dict.fromkeys(by_group.get(group_id, ())))
         return found

@@ -30,7 +30,7 @@ from kraftlite.coordinator.classic.groups import Groups
 from kraftlite.coordinator.classic.rebalance import Timer
 from kraftlite.coordinator.config import GroupConfig
 from kraftlite.coordinator.core.effects import Effects, Output
-from kraftlite.coordinator.core.shards import Asked, GoOn, Tick, Written
+from kraftlite.coordinator.core.shards import Asked, GoOn, Late, Tick, Written
 from kraftlite.coordinator.core.walks import AT_ONCE, Walks, by_pieces, pieces
 from kraftlite.coordinator.modern import records as modern_records
 from kraftlite.coordinator.modern.classic_members import ClassicMembers
@@ -58,7 +58,7 @@ class MetadataChanged:
     created: bool
 
 
-Event = Asked[Request] | Written | TopicsDeleted | MetadataChanged | Tick | GoOn
+Event = Asked[Request] | Written | Late | TopicsDeleted | MetadataChanged | Tick | GoOn
 
 _EXPIRE: Final = (Timer.EXPIRE, "", "")
 
@@ -84,6 +84,8 @@ class GroupShard:
         self.offsets = Offsets(config, self._effects, self.groups, self.consumers, tracer)
         self._walks = Walks()
         self._topic_walks = 0
+        self._behind = False
+        """More is due than one step looks at: `GoOn` does, and no step between."""
 
     # --- loading ------------------------------------------------------------------------------------------------------
 
@@ -155,21 +157,25 @@ class GroupShard:
             self._ask(event.request_id, event.request)
         elif isinstance(event, Written):
             self._effects.written(event.token, event.error)
+        elif isinstance(event, Late):
+            self._effects.late(event.token, event.error)
         elif isinstance(event, TopicsDeleted):
             self._walks.begin(self._walk_of_topics(), self.offsets.delete_topics(event.topics))
         elif isinstance(event, MetadataChanged):
             self._metadata_changed(event)
         elif isinstance(event, GoOn):
             self._walks.go_on()
-        while (key := self.groups.deadlines.pop_due(now_ms)) is not None:
+        deadlines = self.groups.deadlines
+        for key in () if self._behind and not isinstance(event, GoOn) else deadlines.due(now_ms):
             if key == _EXPIRE:
-                self.groups.deadlines.set(_EXPIRE, now_ms + self._config.retention_check_interval_ms)
+                deadlines.set(_EXPIRE, now_ms + self._config.retention_check_interval_ms)
                 self._walks.begin("expire", self._expire())
             elif key[0] in MEMBER_TIMERS:
                 self.consumers.time_is_up(key)
             else:
                 self.groups.time_is_up(key)
-        self._effects.more = bool(self._walks)
+        self._behind = deadlines.is_due(now_ms)
+        self._effects.more = bool(self._walks) or self._behind
         return self._effects.take()
 
     def _expire(self) -> Iterator[None]:

@@ -165,8 +165,8 @@ def _failures(run: RunData, report: RunReport) -> list[Failure]:
             continue
         if change.what == "fenced" and not _was_unfenced(run, node, change):
             continue
-        began, source = _first_sign(run, node, change)
-        found.append(_failure(run, node, "fenced" if change.what == "fenced" else "replaced", source, began))
+        signs = _first_sign(run, node, change)
+        found.append(_failure(run, node, *run.cause(change, node, _quorum_leader(run, signs[0]), *signs)))
     return found
 
 

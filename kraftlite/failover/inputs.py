@@ -31,7 +31,7 @@ from kraftlite.metadata.records import (
     TopicRecord,
 )
 from kraftlite.metadata.registrations import PartitionRegistration
-from kraftlite.obs.faults import SILENCING
+from kraftlite.obs.faults import SILENCING, Fault
 from kraftlite.postmortem.reading import Entry, read_metadata_log
 from kraftlite.segments.directories import METADATA_TOPIC, AuditInputError
 
@@ -98,6 +98,8 @@ class RunData:
     injected: list[Injected] = field(default_factory=list)
     acks: dict[tuple[str, int], Acks] = field(default_factory=dict)
     end_ms: int = 0
+    faults: list[Fault] = field(default_factory=list)
+    """Those of the ledger, which may be the reason for what was noticed."""
     has_history: bool = False
     """True when some client's history is there: without one nobody knows what was acknowledged."""
     lost_errors: int = 0
@@ -105,6 +107,17 @@ class RunData:
 
     def partitions(self) -> list[tuple[str, int]]:
         return sorted({(move.topic, move.partition) for move in self.moves})
+
+    def cause(self, change: NodeChange, node: int, active: int | None, began_ms: int, source: str) -> tuple[str, str, int]:
+        """Return what a failure that began so is called, where that is known from, and when it began.
+
+        A fault of the ledger counts that kept the node from those who missed it: a broker from the active controller, a
+        controller from anybody."""
+        others = range(1 << 31) if change.what != "fenced" or active is None else (active,)
+        fault = next((it for it in self.faults if it.disturbs(node, began_ms, change.time_ms, others)), None)
+        if fault is None:
+            return "fenced" if change.what == "fenced" else "replaced", source, began_ms
+        return fault.kind, f"ledger: {fault.by}", max(fault.asked_ms, began_ms)
 
     def events(self, name: str, since_ms: int, until_ms: int) -> Iterator[dict[str, Any]]:
         """Events of a name with since <= time <= until."""
@@ -247,7 +260,8 @@ _ONE_FAULT_MS: Final = 10_000
 def _read_ledger(run: RunData, path: Path) -> None:
     """The kills and pauses that `kraftlite kill`, `pause` and others did, and their ends, unless a history lists them."""
     listed = list(run.injected)
-    for fault in read_faults(path):
+    run.faults = read_faults(path)
+    for fault in run.faults:
         if fault.kind not in SILENCING or fault.failed is not None:
             continue
         if any(

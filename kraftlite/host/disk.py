@@ -114,6 +114,8 @@ def _open_regular(path: str, flags: int) -> int:
 class HostDisk(Disk):
     """Files of this machine; errors are the OSErrors that the system gives. `close` ends its flush threads."""
 
+    file_type: type[HostFile] = HostFile
+
     def __init__(self) -> None:
         self._threads: ThreadPoolExecutor | None = None
 
@@ -128,7 +130,7 @@ class HostDisk(Disk):
             self._threads = None
 
     def open(self, path: str, *, create: bool = False) -> File:
-        return HostFile(path, _open_regular(path, os.O_RDWR | (os.O_CREAT if create else 0)), self._executor)
+        return self.file_type(path, _open_regular(path, os.O_RDWR | (os.O_CREAT if create else 0)), self._executor)
 
     def stat(self, path: str) -> FileStat | None:
         try:

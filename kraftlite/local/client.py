@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
@@ -15,8 +16,13 @@ from kraftlite.protocol.api_keys import DESCRIBE_QUORUM
 
 if TYPE_CHECKING:  # the client loads kio, which takes longer than most commands
     from kraftlite.client.cluster import ClusterClient
+    from kraftlite.client.controllers import ControllersClient
+    from kraftlite.local.state import LocalCluster
+    from kraftlite.rpc.transport import GrpcTransport
 
 CLIENT_ID: Final = "kraftlite-cli"
+VOTERS_UPGRADE: Final = "kraftlite feature upgrade --feature kraft.version=1"
+"""Puts configured voters into the log (KIP-853)."""
 _PROBE_TIMEOUT_S: Final = 5.0
 """For a connection, up to the answer to ApiVersions: long enough for a broker on a busy machine, short enough to be told of a
 port that is silent."""
@@ -60,6 +66,13 @@ def cluster_at(bootstrap: str, security: Mapping[str, str] | None = None) -> Clu
     return ClusterClient(admin_settings({**(security or {}), "bootstrap.servers": bootstrap}))
 
 
+def controllers_at(addresses: str, security: Mapping[str, str] | None = None) -> ControllersClient:
+    """A client of the controllers themselves, which also answer when no broker runs."""
+    from kraftlite.client.controllers import ControllersClient
+
+    return ControllersClient(admin_settings({**(security or {}), "bootstrap.servers": addresses}))
+
+
 def fetch_quorum(bootstrap: str, security: Mapping[str, str] | None = None) -> dict[str, Any]:
     """Do as `quorum_of`, by a client that is made for this call."""
     with cluster_at(bootstrap, security) as cluster:
@@ -85,6 +98,12 @@ def quorum_of(cluster: ClusterClient) -> dict[str, Any]:
     raise ClientError(f"the quorum did not answer: {reason}")
 
 
+def voter_directories(cluster: ClusterClient) -> dict[int, str | None]:
+    """The voters by node id, and the directories by which the quorum knows them; None: they are configured, and cannot be changed
+    before `VOTERS_UPGRADE`. Raises ClientError."""
+    return {voter["id"]: voter["directory_id"] for voter in quorum_of(cluster)["voters"]}
+
+
 def _as_dict(partition: Any, nodes: Any) -> dict[str, Any]:
     from kraftlite.model.ids import uuid_to_str
 
@@ -108,3 +127,19 @@ def _as_dict(partition: Any, nodes: Any) -> dict[str, Any]:
         "voters": sorted((replica(item) for item in partition.current_voters), key=lambda item: item["id"]),
         "observers": sorted((replica(item) for item in partition.observers), key=lambda item: item["id"]),
     }
+
+
+@asynccontextmanager
+async def to_nodes(cluster: LocalCluster) -> AsyncIterator[GrpcTransport]:
+    """Connections to the nodes of a local cluster by the protocol between nodes, as the administrator where they want to know who
+    asks."""
+    from kraftlite.local.secure import peer_tls
+    from kraftlite.rpc.transport import GrpcTransport
+
+    transport = GrpcTransport()
+    try:
+        tls = peer_tls(cluster)
+        transport.protect(lambda _service: tls)
+        yield transport
+    finally:
+        await transport.close()

@@ -17,6 +17,7 @@ from functools import partial
 from pathlib import Path
 
 from kraftlite.local import process
+from kraftlite.local.faults import forget_links
 from kraftlite.local.layout import plan, with_metrics_ports, write_files
 from kraftlite.local.ledger import LEDGER_NAME, PYTHON, Ledger, author
 from kraftlite.local.secure import create, first_credentials, formatted, secure_dir
@@ -32,12 +33,16 @@ from kraftlite.local.state import (
     save,
     update_node,
 )
-from kraftlite.obs.faults import Author
+from kraftlite.model.faults import KINDS
+from kraftlite.model.ids import METADATA_TOPIC
+from kraftlite.obs.faults import INJECTED, Author
 
 READY_TIMEOUT_S = 60.0
 """The wait for a node's next sign of life while it starts; it may take three times that in all, as on a busy machine."""
 STOP_TIMEOUT_S = 60.0
 LAUNCH_TIMEOUT_S = 60.0
+WITH_THE_PROCESS = tuple(kind for kind in INJECTED if KINDS[kind].family != "network")
+"""The faults that end with the process of their node. Those of its links have another end, which lasts."""
 _STARTING = ".starting"
 _PATIENCE = 3
 _REMOVALS_AT_ONCE = 16
@@ -95,14 +100,17 @@ def up(
         try:
             # Directories are formatted once. One that is empty later on has lost something, and its node says so.
             first = (data_dir / _STARTING).exists()
-            started = start(cluster, stopped, format_first=first, by=by)
+            lost = {} if first else _without_disk(stopped)
+            started = start(cluster, [node for node in stopped if node not in lost], format_first=first, by=by)
             (data_dir / _STARTING).unlink(missing_ok=True)
             formatted(started)
-            return started
         except LocalError:
             current = load(data_dir)
             stop_nodes([current.node(node.id) for node in stopped])
             raise
+        for node, directory in lost.items():
+            raise LocalError(f"{_lost(node, directory)}. The other nodes run")
+        return started
 
 
 def check_config(cluster: LocalCluster) -> tuple[str, ...]:
@@ -163,19 +171,24 @@ def start(
     *,
     wait: bool = True,
     format_first: bool = False,
+    joining: bool = False,
     by: Author | None = None,
     how: str = "start",
 ) -> LocalCluster:
     """Start these nodes and wait until each is ready. Raises LocalError naming the node that did not make it, and why.
 
-    Without `wait` it returns as soon as the processes exist. In the ledger of faults it ends what had ended the nodes, as `how`
+    `format_first`: they are the first of a new cluster; `joining`: they are new in a cluster that runs. Without `wait` it returns
+    as soon as the processes exist. In the ledger of faults it ends what had ended the nodes, as `how`
     says, by `by`.
     """
     if not nodes:
         return cluster
     data_dir = Path(cluster.data_dir)
     offsets = {node.id: _size(node.log_path) for node in nodes}
-    pids = _launch(cluster, nodes, format_first=format_first)
+    if not format_first and not joining:
+        for node, directory in _without_disk(nodes).items():
+            raise LocalError(_lost(node, directory))
+    pids = _launch(cluster, nodes, format_first=format_first, joining=joining)
     with locked(data_dir / ".cluster.lock"):
         current = load(data_dir)
         started = {
@@ -184,7 +197,10 @@ def start(
         }
         current = replace(current, nodes=tuple(started.get(node.id, node) for node in current.nodes))
         save(current)
-    ledger = Ledger(data_dir, by or author(PYTHON))
+    by = by or author(PYTHON)
+    with contextlib.suppress(LocalError):  # a node that does not answer now ends its half when its time is over
+        forget_links(data_dir, [node.id for node in nodes], by=by)
+    ledger = Ledger(data_dir, by)
     for node in nodes:
         ledger.end(node.id, how)
     if wait:
@@ -192,12 +208,50 @@ def start(
     return current
 
 
-def _launch(cluster: LocalCluster, nodes: Sequence[LocalNode], *, format_first: bool) -> dict[int, int]:
+def _without_disk(nodes: Sequence[LocalNode]) -> dict[LocalNode, str]:
+    """The controllers of a dynamic quorum whose metadata directories are empty, and these directories."""
+    from kraftlite.config.server import ConfigError
+    from kraftlite.config.server import load as load_config
+
+    found = {}
+    for node in nodes:
+        if node.directory_id is None:
+            continue
+        try:
+            directory = load_config(node.config_path).metadata_log_dir
+        except ConfigError:
+            continue  # which the node says better
+        if not any((Path(directory) / name).exists() for name in ("meta.properties", f"{METADATA_TOPIC}-0")):
+            found[node] = directory
+    return found
+
+
+def _lost(node: LocalNode, directory: str) -> str:
+    """Say what has happened to a controller whose disk is empty. Formatted anew it is another replica, which must not vote in the
+    place of the one that is lost (DQ-44)."""
+    leave, more = ("broker", " and kraftlite add-broker") if node.is_broker else ("controller", "")
+    return (
+        f"controller {node.id} has lost its disk: there is nothing in {directory}. The quorum knows it by the "
+        f"directory {node.directory_id}, and another one does not vote in its place. While most of the controllers run, go on "
+        f"with: kraftlite remove-{leave} {node.id}, then kraftlite add-controller{more}"
+    )
+
+
+def _launch(cluster: LocalCluster, nodes: Sequence[LocalNode], *, format_first: bool, joining: bool) -> dict[int, int]:
     request = {
         "cluster_id": cluster.cluster_id,
-        "format": format_first,
+        "format": format_first or joining,
         "add_scram": first_credentials(cluster) if format_first else [],
-        "nodes": [{"id": node.id, "config": str(node.config_path), "log": str(node.log_path)} for node in nodes],
+        "nodes": [
+            {
+                "id": node.id,
+                "config": str(node.config_path),
+                "log": str(node.log_path),
+                "voters": cluster.first_voters if format_first and cluster.dynamic else "" if cluster.dynamic else None,
+                "directory_id": node.directory_id,
+            }
+            for node in nodes
+        ],
     }
     # The data directory as working directory, and the package found where it is found here.
     env = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
@@ -300,7 +354,7 @@ def kill(data_dir: Path, node_id: int, number: signal.Signals, *, by: Author | N
     _signal(ledger, fault, node, number)
     if number == signal.SIGKILL and process.wait_until(lambda: node.state == process.STOPPED, STOP_TIMEOUT_S):
         ledger.see(fault, node_id)
-        ledger.end(node_id, "kill", ("pause",))
+        ledger.end(node_id, "kill", ("pause", *WITH_THE_PROCESS))
     return node
 
 

@@ -25,6 +25,9 @@ class Order:
     id: int
     config: str
     log: str
+    voters: str | None = None
+    """The voters with which its directories are formatted: see `format_node`."""
+    directory_id: str | None = None
 
 
 def main() -> int:
@@ -36,14 +39,15 @@ def main() -> int:
     from kraftlite.config.server import ConfigError
     from kraftlite.local.format import format_node
     from kraftlite.node import serve
+    from kraftlite.node.forming import FormingError
     from kraftlite.node.storage import StorageError
 
     serve.preload()
     try:
         if request["format"]:
             for order in orders:
-                format_node(order.config, request["cluster_id"], request["add_scram"])
-    except (StorageError, ConfigError) as error:
+                format_node(order.config, request["cluster_id"], order.voters, order.directory_id, request["add_scram"])
+    except (StorageError, ConfigError, FormingError) as error:
         sys.stderr.write(f"{error}\n")
         return 1
     except OSError as error:

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-import base64
-import os
+import random
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from kraftlite.config.properties import format_properties
+from kraftlite.config.properties import format_properties, parse_properties
+from kraftlite.local.ledger import LEDGER_NAME
 from kraftlite.local.ports import HOST, reserve
 from kraftlite.local.secure import SASL_LISTENER, TLS_LISTENER, node_security
 from kraftlite.local.state import LocalCluster, LocalError, LocalNode
+from kraftlite.model.ids import random_uuid, uuid_to_str
 
 KAFKA_BASE = 9092
 REPLICATION_BASE = 9192
@@ -19,13 +20,15 @@ CONTROLLER_BASE = 9292
 METRICS_BASE = 9392
 TLS_BASE = 9492
 METRICS_PORT = "kraftlite.metrics.port"
+FAULTS_ENABLE = "kraftlite.faults.enable"
 MAX_NODES = 100
 
 
 def plan(data_dir: Path, *, controllers: int, brokers: int, combined: bool, secure: bool = False) -> LocalCluster:
     """A new cluster: controllers 1..N, brokers N+1.. (combined: nodes 1..N are both). Reserves its ports.
 
-    Combined with more brokers than controllers (or the other way round): the first are both, the rest have one role.
+    Combined with more brokers than controllers (or the other way round): the first are both, the rest have one role. The voters
+    of its metadata quorum are in the log, and can be changed (KIP-853).
     """
     if controllers < 1 or brokers < 1:
         raise LocalError(f"{controllers} controllers and {brokers} brokers: allowed is at least one of each")
@@ -64,24 +67,24 @@ def plan(data_dir: Path, *, controllers: int, brokers: int, combined: bool, secu
                 controller=controller,
                 tls=tls,
                 directory=str(data_dir / f"node-{node_id}"),
+                directory_id=new_id() if "controller" in node_roles else None,
             )
         )
     return LocalCluster(
         data_dir=str(data_dir),
-        cluster_id=_random_cluster_id(),
+        cluster_id=new_id(),
         controllers=controllers,
         brokers=brokers,
         combined=combined,
         nodes=tuple(nodes),
         secure=secure,
+        dynamic=True,
     )
 
 
-def _random_cluster_id() -> str:
-    while True:
-        text = base64.urlsafe_b64encode(os.urandom(16)).rstrip(b"=").decode("ascii")
-        if not text.startswith("-"):
-            return text
+def new_id() -> str:
+    """A random id of a cluster or directory, as text."""
+    return uuid_to_str(random_uuid(random.SystemRandom()))
 
 
 def node_properties(cluster: LocalCluster, node: LocalNode, extra: Mapping[str, str]) -> dict[str, str]:
@@ -94,12 +97,16 @@ def node_properties(cluster: LocalCluster, node: LocalNode, extra: Mapping[str, 
     if node.controller is not None:
         listeners.append(f"CONTROLLER://{node.controller}")
     protocols = f"{SASL_LISTENER}:SASL_SSL,{TLS_LISTENER}:SSL" if cluster.secure else "PLAINTEXT:PLAINTEXT"
-    voters = ",".join(f"{other.id}@{other.controller}" for other in cluster.nodes if other.controller is not None)
+    controllers = [other for other in cluster.nodes if other.controller is not None]
+    if cluster.dynamic:
+        quorum = {"controller.quorum.bootstrap.servers": ",".join(str(other.controller) for other in controllers)}
+    else:
+        quorum = {"controller.quorum.voters": ",".join(f"{other.id}@{other.controller}" for other in controllers)}
     replicas = min(3, sum(other.is_broker for other in cluster.nodes))
     values = {
         "process.roles": ",".join(node.roles),
         "node.id": str(node.id),
-        "controller.quorum.voters": voters,
+        **quorum,
         "listeners": ",".join(listeners),
         "listener.security.protocol.map": f"{protocols},REPLICATION:{between},CONTROLLER:{between}",
         "controller.listener.names": "CONTROLLER",
@@ -116,6 +123,8 @@ def node_properties(cluster: LocalCluster, node: LocalNode, extra: Mapping[str, 
     if cluster.secure:
         values |= node_security(cluster, node)
     values |= extra
+    if values.get(FAULTS_ENABLE, "").strip() == "true":
+        values.setdefault("kraftlite.faults.ledger", str(Path(cluster.data_dir) / LEDGER_NAME))
     if METRICS_PORT in extra and node.metrics is not None:
         values[METRICS_PORT] = str(_port(node.metrics))
     return values
@@ -128,12 +137,14 @@ def with_metrics_ports(cluster: LocalCluster, extra: Mapping[str, str]) -> Local
     if not (asked.isascii() and asked.isdigit() and len(asked) <= 5) or all(node.metrics is not None for node in cluster.nodes):
         return cluster
     base = int(asked) or METRICS_BASE
-    known = [_port(address) for node in cluster.nodes for address in node.addresses]
-    # What is reserved for a directory is reserved at once: its other ports again, too.
-    ports = reserve(Path(cluster.data_dir), [*known, *(base + number for number in range(len(cluster.nodes)))])[len(known) :]
+    ports = reserve(Path(cluster.data_dir), [base + number for number in range(len(cluster.nodes))], _ports(cluster))
     host = extra.get("kraftlite.metrics.host", "").strip() or HOST
     nodes = tuple(replace(node, metrics=f"{host}:{port}") for node, port in zip(cluster.nodes, ports, strict=True))
     return replace(cluster, nodes=nodes)
+
+
+def _ports(cluster: LocalCluster) -> list[int]:
+    return [_port(address) for node in cluster.nodes for address in (*node.addresses, node.metrics) if address is not None]
 
 
 def _port(address: str) -> int:
@@ -143,7 +154,79 @@ def _port(address: str) -> int:
 def write_files(cluster: LocalCluster, extra: Mapping[str, str]) -> None:
     """Directories and configuration files of all nodes."""
     for node in cluster.nodes:
-        directory = Path(node.directory)
-        directory.mkdir(parents=True, exist_ok=True)
-        header = f"# Written by kraftlite up for node {node.id} of the local cluster {cluster.data_dir}\n"
-        node.config_path.write_text(header + format_properties(node_properties(cluster, node, extra)))
+        _write(cluster, node, node_properties(cluster, node, extra))
+
+
+def _write(cluster: LocalCluster, node: LocalNode, values: dict[str, str]) -> None:
+    Path(node.directory).mkdir(parents=True, exist_ok=True)
+    header = f"# Written by kraftlite up for node {node.id} of the local cluster {cluster.data_dir}\n"
+    node.config_path.write_text(header + format_properties(values))
+
+
+# --- a cluster that grows and shrinks
+
+
+def grown(cluster: LocalCluster, role: str) -> tuple[LocalCluster, LocalNode]:
+    """The cluster with one more node of this role, under the next id, and that node. Reserves its ports."""
+    if len(cluster.nodes) >= MAX_NODES:
+        raise LocalError(f"the cluster has {len(cluster.nodes)} nodes; allowed are at most {MAX_NODES}")
+    pages = [node.metrics for node in cluster.nodes if node.metrics is not None]
+    bases = {"kafka": KAFKA_BASE, "replication": REPLICATION_BASE} if role == "broker" else {"controller": CONTROLLER_BASE}
+    bases |= {"tls": TLS_BASE} if role == "broker" and cluster.secure else {}
+    bases |= {"metrics": METRICS_BASE} if pages else {}
+    number = cluster.brokers if role == "broker" else cluster.controllers
+    ports = reserve(Path(cluster.data_dir), [base + number for base in bases.values()], _ports(cluster))
+    found = {name: f"{HOST}:{port}" for name, port in zip(bases, ports, strict=True)}
+    if pages:
+        found["metrics"] = f"{pages[0].rpartition(':')[0]}:{_port(found['metrics'])}"
+    node_id = max(node.id for node in cluster.nodes) + 1
+    node = LocalNode(
+        id=node_id,
+        roles=(role,),
+        kafka=found.get("kafka"),
+        replication=found.get("replication"),
+        controller=found.get("controller"),
+        tls=found.get("tls"),
+        metrics=found.get("metrics"),
+        directory=str(Path(cluster.data_dir) / f"node-{node_id}"),
+        directory_id=new_id() if role == "controller" and cluster.dynamic else None,
+    )
+    return counted(replace(cluster, nodes=(*cluster.nodes, node))), node
+
+
+def counted(cluster: LocalCluster) -> LocalCluster:
+    """The cluster with the numbers of controllers and brokers that it has."""
+    nodes = cluster.nodes
+    return replace(cluster, controllers=sum(it.is_controller for it in nodes), brokers=sum(it.is_broker for it in nodes))
+
+
+def rewrite_files(before: LocalCluster, after: LocalCluster) -> None:
+    """Write the configuration files anew, of a cluster that has grown or shrunk: what follows from its nodes changes, unless
+    somebody has changed it by hand; a new node gets what all others were given with `up --config`."""
+    files = {node.id: _read(node) for node in before.nodes}
+    given = _given(before, files)
+    for node in after.nodes:
+        if node.id not in files:
+            page = {} if node.metrics is None else {METRICS_PORT: "0"}
+            _write(after, node, node_properties(after, node, {**given, **page}))
+            continue
+        old, new = node_properties(before, node, {}), node_properties(after, node, {})
+        found = files[node.id]
+        changed = [key for key in {**old, **new} if old.get(key) != new.get(key) and found.get(key) == old.get(key)]
+        if changed:
+            kept = {key: value for key, value in found.items() if key not in changed}
+            _write(after, node, {**kept, **{key: new[key] for key in changed if key in new}})
+
+
+def _given(cluster: LocalCluster, files: Mapping[int, Mapping[str, str]]) -> dict[str, str]:
+    """The keys and values that every node's file has, and that do not follow from the cluster's nodes."""
+    made = {node.id: node_properties(cluster, node, {}) for node in cluster.nodes}
+    own = [{it for it in files[node_id].items() if made[node_id].get(it[0]) != it[1]} for node_id in files]
+    return dict(set.intersection(*own))
+
+
+def _read(node: LocalNode) -> dict[str, str]:
+    try:
+        return {item.key: item.value for item in parse_properties(node.config_path.read_text())}
+    except (OSError, ValueError) as error:
+        raise LocalError(f"{node.config_path} cannot be read: {error}") from None

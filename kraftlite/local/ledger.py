@@ -7,8 +7,6 @@ failover report need not guess. The format is that of `kraftlite.obs.faults`.
 from __future__ import annotations
 
 import contextlib
-import fcntl
-import json
 import os
 import pwd
 import secrets
@@ -20,12 +18,11 @@ from typing import Any, Final
 
 from kraftlite.local.state import LocalError
 from kraftlite.obs.explain_events import Recorded, from_line
+from kraftlite.obs.fault_file import MAX_BYTES, append
 from kraftlite.obs.faults import ASKED, ENDED, EVENTS, FAILED, MAX_TEXT, SEEN, Author, Fault, faults_of
 from kraftlite.obs.timeline import read_timelines
 
 LEDGER_NAME: Final = "faults.ledger"
-_MAX_BYTES: Final = 8 << 20
-"""At half of it the file becomes `faults.ledger.1`, and a new one begins."""
 _MAX_EVENTS: Final = 50_000
 """The newest events that are read; what is before them is left out."""
 
@@ -54,23 +51,23 @@ def read_events(data_dir: Path) -> list[Recorded]:
 
 
 def read_faults(data_dir: Path) -> list[Fault]:
-    return faults_of(read_events(data_dir))
+    return faults_of(read_events(data_dir), time.time_ns() // 1_000_000)
 
 
 class Ledger:
     """Writes for one author."""
 
-    def __init__(self, data_dir: Path, by: Author, *, max_bytes: int = _MAX_BYTES) -> None:
+    def __init__(self, data_dir: Path, by: Author, *, max_bytes: int = MAX_BYTES) -> None:
         self._data_dir = data_dir
-        self._limit = max_bytes // 2
+        self._max_bytes = max_bytes
         self._by = by
 
-    def ask(self, kind: str, node: int) -> str:
+    def ask(self, kind: str, node: int, **facts: Any) -> str:
         """Note that the fault is asked for, before it is done; returns its id. Raises LocalError when that cannot be written:
-        a fault that nobody could trace back is not done."""
+        a fault that nobody could trace back is not done. `facts`: other, what and for_ms, see `obs/faults`."""
         identity = secrets.token_hex(8)
         try:
-            self._write(ASKED, node, id=identity, kind=kind, who=self._by.who, door=self._by.door)
+            self._write(ASKED, node, id=identity, kind=kind, who=self._by.who, door=self._by.door, **facts)
         except OSError as error:
             raise LocalError(
                 f"node {node} is left alone: {self._data_dir / LEDGER_NAME} cannot be written ({error.strerror or error}), "
@@ -92,25 +89,17 @@ class Ledger:
             if fault.node == node and fault.active and (kinds is None or fault.kind in kinds):
                 self._note(ENDED, node, id=fault.id, how=how, who=self._by.who, door=self._by.door)
 
+    def close(self, identity: str, node: int, how: str) -> None:
+        """End this one."""
+        self._note(ENDED, node, id=identity, how=how, who=self._by.who, door=self._by.door)
+
     def finish(self, identity: str, node: int) -> None:
         """End this one, which has done what it was asked for."""
-        self._note(ENDED, node, id=identity, how="done", who=self._by.who, door=self._by.door)
+        self.close(identity, node, "done")
 
     def _note(self, event: str, node: int, **facts: Any) -> None:
         with contextlib.suppress(OSError):
             self._write(event, node, **facts)
 
     def _write(self, event: str, node: int, **facts: Any) -> None:
-        """One line, whole, also after a line that a crash cut off, and one behind the other for those who write at once."""
-        path = self._data_dir / LEDGER_NAME
-        line = json.dumps({"ts": time.time_ns() // 1_000_000, "node": node, "event": event, **facts}, separators=(",", ":"))
-        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
-        try:
-            fcntl.flock(fd, fcntl.LOCK_EX)
-            size = os.fstat(fd).st_size
-            whole = not size or os.pread(fd, 1, size - 1) == b"\n"
-            os.write(fd, (b"" if whole else b"\n") + line.encode() + b"\n")
-            if size > self._limit:
-                path.replace(path.with_name(LEDGER_NAME + ".1"))
-        finally:
-            os.close(fd)
+        append(self._data_dir / LEDGER_NAME, event, node, self._max_bytes, **facts)

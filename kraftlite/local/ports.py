@@ -23,11 +23,12 @@ _BELOW = 32_000
 """Linux hands out ports from 32768 on to outgoing connections; a listener there may find its port taken after a restart."""
 
 
-def reserve(data_dir: Path, wanted: Sequence[int]) -> list[int]:
-    """A port for each wanted one: that one, or the next free one in steps of 1000, or any."""
+def reserve(data_dir: Path, wanted: Sequence[int], keep: Sequence[int] = ()) -> list[int]:
+    """A port for each wanted one: that one, or the next free one in steps of 1000, or any. `keep`: those that the cluster has
+    already, in use or not; what is reserved for a directory is all that it has."""
     registry = Path(tempfile.gettempdir()) / f"kraftlite-ports-{os.getuid()}.json"
     with locked(registry.with_suffix(".lock")):
-        taken = _read(registry, data_dir)
+        taken = _read(registry, data_dir) | dict.fromkeys(keep, str(data_dir))
         found: list[int] = []
         for port in wanted:
             chosen = next((p for p in range(port, _BELOW, _STEP) if p not in taken and _is_free(p)), None)

@@ -17,11 +17,16 @@ def history_of(cluster: LocalCluster) -> History:
     # The ledger is opened behind the traces: what follows from a fault is never read without it.
     history = read_history([*(node.trace_path for node in cluster.nodes), Path(cluster.data_dir) / LEDGER_NAME])
     if not history.events:
-        raise LocalError(
-            f"no node of the cluster in {cluster.data_dir} has recorded anything in {cluster.nodes[0].trace_path.name}: "
-            "kraftlite.trace.enable is false, or kraftlite.trace.file is another file (name it with --trace)"
-        )
+        raise nothing_recorded(Path(cluster.data_dir))
     return history
+
+
+def nothing_recorded(where: Path) -> LocalError:
+    """The error of a cluster, or of trace files, without any event."""
+    return LocalError(
+        f"nothing is recorded in {where}: kraftlite.trace.enable is false, or kraftlite.trace.file is another file "
+        "(name it with --trace)"
+    )
 
 
 def read_history(paths: Iterable[Path]) -> History:

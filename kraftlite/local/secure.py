@@ -3,6 +3,7 @@
 All of it lies in `<data-dir>/secure`, which its owner alone may read:
 
     ca.pem, ca.key          the cluster's own certificate authority
+    ca.crl                  the certificates that it has taken back
     node-<id>.pem           certificate and key of a node
     clients/<user>/         what a client of that user needs, once per kind of client (see `client_files`)
 
@@ -16,12 +17,13 @@ import json
 import re
 import shutil
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from kraftlite.config.properties import format_properties, parse_properties
 from kraftlite.local.private import write_private
-from kraftlite.local.state import LocalCluster, LocalError, LocalNode
+from kraftlite.local.state import LocalCluster, LocalError, LocalNode, locked
 from kraftlite.security.first_users import ADMIN, FIRST_USERS, MECHANISM, add_scram_argument, new_password
 
 if TYPE_CHECKING:  # cryptography takes longer to load than most commands
@@ -34,6 +36,8 @@ AUTHORIZER: Final = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
 _USER: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.@-]{0,63}")
 _HOSTS: Final = ("localhost", "127.0.0.1", "::1")
 _FIRST_CREDENTIALS: Final = "first-credentials"
+_PYTHON: Final = "python.json"
+_MTLS: Final = "client-mtls.properties"
 _STORE_PASSWORD: Final = "kraftlite"
 """Java wants a password for each store. These lie beside their passwords, so a secret one would protect nothing."""
 
@@ -69,6 +73,7 @@ def create(cluster: LocalCluster) -> None:
     authority = Authority.create(f"kraftlite {cluster.cluster_id}")
     write_private(secure_dir(data_dir) / "ca.key", authority.pem())
     write_private(secure_dir(data_dir) / "ca.pem", authority.certificate_pem())
+    write_private(_revoked_file(data_dir), authority.revoke(None))
     issue_nodes(cluster, authority)
     found = []
     for user in FIRST_USERS:
@@ -104,21 +109,78 @@ def authority_of(cluster: LocalCluster) -> Authority:
 def issue_nodes(cluster: LocalCluster, authority: Authority) -> None:
     """New certificates for all nodes."""
     for node in cluster.nodes:
-        issued = authority.issue(f"node-{node.id}", _HOSTS)
-        write_private(secure_dir(Path(cluster.data_dir)) / f"node-{node.id}.pem", issued.pem())
+        issue_node(cluster, node, authority)
 
 
-def node_security(cluster: LocalCluster, node: LocalNode) -> dict[str, str]:
-    """The keys of a node's configuration that close it."""
+def issue_node(cluster: LocalCluster, node: LocalNode, authority: Authority) -> None:
+    own = (address.rpartition(":")[0] for address in node.addresses)
+    issued = authority.issue(f"node-{node.id}", tuple(dict.fromkeys((*_HOSTS, *own))))
+    write_private(_certificate(cluster, node), issued.pem())
+
+
+def forget_node(cluster: LocalCluster, node: LocalNode) -> None:
+    """Remove the certificate of a node that has left."""
+    _certificate(cluster, node).unlink(missing_ok=True)
+
+
+def _certificate(cluster: LocalCluster, node: LocalNode) -> Path:
+    return secure_dir(Path(cluster.data_dir)) / f"node-{node.id}.pem"
+
+
+def _revoked_file(data_dir: Path) -> Path:
+    return secure_dir(data_dir) / "ca.crl"
+
+
+def revoke(cluster: LocalCluster, owner: str) -> str:
+    """Take back the certificate of a user, of a node (`node-1`), or in a file. Return its subject. Nodes refuse it as soon as
+    they look at their files again. Raises LocalError."""
+    from cryptography import x509
+
+    data_dir = Path(cluster.data_dir)
+    known, ca = _revoked_file(data_dir), secure_dir(data_dir) / "ca.pem"
+    owners = {
+        name.removeprefix("user ").replace("node ", "node-"): path for name, path in certificate_files(cluster) if path != ca
+    }
+    path = owners.get(owner) or Path(owner)
+    if owner not in owners and not path.is_file():
+        raise LocalError(f"{owner!r} has no certificate here: allowed are {', '.join(owners)}, and files with one")
+    try:
+        certificate = x509.load_pem_x509_certificate(path.read_bytes())
+        if certificate == x509.load_pem_x509_certificate(ca.read_bytes()):
+            raise LocalError(f"{path}: the authority's certificate cannot be revoked, because every other one hangs on it")
+        with locked(data_dir / ".cluster.lock"):
+            write_private(known, authority_of(cluster).revoke(known.read_bytes(), certificate))
+    except (OSError, ValueError) as error:
+        raise LocalError(f"{path} cannot be revoked: {error}") from None
+    return certificate.subject.rfc4514_string()
+
+
+def is_revoked(cluster: LocalCluster, path: Path) -> bool:
+    """Return whether the certificate in a file was taken back. Raises LocalError."""
+    from cryptography import x509
+
+    from kraftlite.tls.errors import TlsError
+    from kraftlite.tls.revocation import Name, read_revoked
+
+    try:
+        lists = read_revoked(str(_revoked_file(Path(cluster.data_dir))))
+    except TlsError as error:
+        raise LocalError(str(error)) from None
+    return lists is not None and Name.of(x509.load_pem_x509_certificate(path.read_bytes())) in lists.names
+
+
+def node_security(cluster: LocalCluster, node: LocalNode, sasl_listeners: Iterable[str] = (SASL_LISTENER,)) -> dict[str, str]:
+    """The keys of a node's configuration that close it. `sasl_listeners`: those at which clients give a password."""
     directory = secure_dir(Path(cluster.data_dir))
     supers = ";".join(f"User:{name}" for name in (ADMIN, *(f"node-{other.id}" for other in cluster.nodes)))
     return {
         "ssl.keystore.type": "PEM",
-        "ssl.keystore.location": str(directory / f"node-{node.id}.pem"),
+        "ssl.keystore.location": str(_certificate(cluster, node)),
         "ssl.truststore.type": "PEM",
         "ssl.truststore.location": str(directory / "ca.pem"),
+        "kraftlite.ssl.crl.location": str(_revoked_file(Path(cluster.data_dir))),
         "ssl.client.auth": "required",
-        f"listener.name.{SASL_LISTENER.lower()}.ssl.client.auth": "none",
+        **{f"listener.name.{name.lower()}.ssl.client.auth": "none" for name in sasl_listeners},
         "ssl.principal.mapping.rules": "RULE:^CN=([^,]+)$/$1/,DEFAULT",
         "sasl.enabled.mechanisms": f"{MECHANISM},SCRAM-SHA-256",
         "authorizer.class.name": AUTHORIZER,
@@ -140,6 +202,39 @@ def write_client_files(cluster: LocalCluster, user: str, password: str) -> None:
     write_private(directory / "truststore.p12", authority.truststore_pkcs12(_STORE_PASSWORD))
     for name, text in client_files(cluster, user, password).items():
         write_private(directory / name, text.encode())
+
+
+def rewrite_client_files(cluster: LocalCluster) -> None:
+    """Write the addresses of the cluster's brokers into every user's files, which keep their passwords and certificates. Raises
+    LocalError for a file that cannot be read."""
+    for user in known_users(Path(cluster.data_dir)):
+        for name, text in client_files(cluster, user, _password(cluster, user)).items():
+            write_private(client_dir(Path(cluster.data_dir), user) / name, text.encode())
+
+
+def _password(cluster: LocalCluster, user: str) -> str:
+    path = client_dir(Path(cluster.data_dir), user) / _PYTHON
+    try:
+        return str(json.loads(path.read_text())["sasl_plain_password"])
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise LocalError(f"{path} cannot be read: {error}") from None
+
+
+def exported_files(cluster: LocalCluster, users: Iterable[str], into: Path) -> Iterable[tuple[str, bytes]]:
+    """The files of these users' clients, and of the authority that they trust, for another place: each with its path below
+    `into`, the directory from which the paths in them hold. No key of the authority or of a node is among them. Raises
+    LocalError."""
+    data_dir, moved = Path(cluster.data_dir), replace(cluster, data_dir=str(into))
+    ca = secure_dir(data_dir) / "ca.pem"
+    yield str(ca.relative_to(data_dir)), ca.read_bytes()
+    for user in users:
+        if user not in known_users(data_dir):
+            raise LocalError(f"user {user!r} has no client files in {data_dir}: allowed are {', '.join(known_users(data_dir))}")
+        directory = client_dir(data_dir, user)
+        texts = client_files(moved, user, _password(cluster, user))
+        for path in sorted(directory.iterdir()):
+            data = texts[path.name].encode() if path.name in texts else path.read_bytes()
+            yield str(path.relative_to(data_dir)), data
 
 
 def client_files(cluster: LocalCluster, user: str, password: str) -> dict[str, str]:
@@ -188,13 +283,13 @@ def client_files(cluster: LocalCluster, user: str, password: str) -> dict[str, s
     return {
         "client.properties": _java(user, {"bootstrap.servers": scram_servers, **scram, **trust}),
         "client-pkcs12.properties": _java(user, {"bootstrap.servers": scram_servers, **scram, **stores}),
-        "client-mtls.properties": _java(user, {"bootstrap.servers": tls_servers, **mtls}),
+        _MTLS: _java(user, {"bootstrap.servers": tls_servers, **mtls}),
         "client-mtls-pkcs12.properties": _java(
             user, {"bootstrap.servers": tls_servers, "security.protocol": "SSL", **stores, **keys}
         ),
         "librdkafka.conf": _lines(rdkafka),
         "librdkafka-mtls.conf": _lines(rdkafka_mtls),
-        "python.json": json.dumps(python, indent=2) + "\n",
+        _PYTHON: json.dumps(python, indent=2) + "\n",
         "spark.json": json.dumps(
             {"kafka.bootstrap.servers": scram_servers, **{f"kafka.{name}": value for name, value in {**scram, **trust}.items()}},
             indent=2,
@@ -225,7 +320,7 @@ def certificate_files(cluster: LocalCluster) -> Iterable[tuple[str, Path]]:
     directory = secure_dir(Path(cluster.data_dir))
     yield "authority", directory / "ca.pem"
     for node in cluster.nodes:
-        yield f"node {node.id}", directory / f"node-{node.id}.pem"
+        yield f"node {node.id}", _certificate(cluster, node)
     for user in known_users(Path(cluster.data_dir)):
         yield f"user {user}", client_dir(Path(cluster.data_dir), user) / "user.pem"
 
@@ -251,6 +346,14 @@ def admin_security(cluster: LocalCluster) -> dict[str, str]:
     return {name: value for name, value in found.items() if name != "bootstrap.servers"}
 
 
+def certificate_security(cluster: LocalCluster, user: str = ADMIN) -> dict[str, str]:
+    """The TLS properties of a client that shows its certificate, as controllers demand; empty for a cluster that is open."""
+    if not cluster.secure:
+        return {}
+    found = _properties(client_dir(Path(cluster.data_dir), user) / _MTLS)
+    return {name: value for name, value in found.items() if name != "bootstrap.servers"}
+
+
 def _properties(path: Path) -> dict[str, str]:
     return {item.key: item.value for item in parse_properties(path.read_text())}
 
@@ -264,7 +367,7 @@ def peer_tls(cluster: LocalCluster, user: str = ADMIN) -> TlsSource | None:
     from kraftlite.tls.settings import read_settings
     from kraftlite.tls.source import TlsSource
 
-    path = client_dir(Path(cluster.data_dir), user) / "client-mtls.properties"
+    path = client_dir(Path(cluster.data_dir), user) / _MTLS
     try:
         given = _properties(path)
         problems: list[str] = []

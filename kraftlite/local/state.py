@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from kraftlite.local import process
+from kraftlite.model.ids import is_reserved_uuid, uuid_from_str
 
 STATE_NAME = "cluster.json"
 PAGE_NAME, PAGE_LOG = "ui.json", "ui.log"
@@ -43,6 +44,8 @@ class LocalNode:
     """The address of its Prometheus page; None unless `up --config kraftlite.metrics.port=…` asked for pages."""
     tls: str | None = None
     """The address at which clients show a certificate; None unless the cluster is secure."""
+    directory_id: str | None = None
+    """The id of a controller's metadata directory, by which the voters know it (KIP-853); None where voters are static."""
     pid: int | None = None
     mark: str | None = None
 
@@ -115,6 +118,9 @@ class LocalCluster:
     nodes: tuple[LocalNode, ...]
     secure: bool = False
     """Clients and nodes must say who they are: see `kraftlite.local.secure`."""
+    dynamic: bool = False
+    """The voters of the metadata quorum are in its log, and can be added and removed; False: `controller.quorum.voters` says
+    them, as in clusters of earlier versions."""
 
     @property
     def bootstrap_servers(self) -> str:
@@ -129,6 +135,12 @@ class LocalCluster:
     @property
     def running(self) -> bool:
         return any(node.state != process.STOPPED for node in self.nodes)
+
+    @property
+    def first_voters(self) -> str:
+        """The controllers as `format --initial-controllers` takes them; empty where the voters are static."""
+        known = [node for node in self.nodes if node.directory_id is not None]
+        return ",".join(f"{node.id}@{node.controller}:{node.directory_id}" for node in known)
 
     def node(self, node_id: int) -> LocalNode:
         for node in self.nodes:
@@ -169,6 +181,8 @@ def _parse(data_dir: Path, raw: Any) -> LocalCluster:
         for name in _OPTIONAL:
             if not _is_address(node[name], name):
                 raise ValueError(f"a node's {name} is {node[name]!r}; allowed is host:port")
+        if not _is_directory_id(node["directory_id"]):
+            raise ValueError(f"a node's directory_id is {node['directory_id']!r}; allowed is an id such as random-uuid prints")
         directory = Path(node["directory"])
         if directory.name != f"node-{node['id']}" or directory.parent.resolve() != data_dir.resolve():
             raise ValueError(f"node {node['id']} is in {directory}, not in {data_dir}: a cluster cannot be moved")
@@ -195,7 +209,7 @@ def _fields(cls: type[LocalCluster] | type[LocalNode], raw: Any, what: str, kind
 
 _KINDS: dict[str, Any] = {"int": int, "str": str, "bool": bool, "str | None": (str, type(None))}
 _OPTIONAL = dict.fromkeys(("kafka", "replication", "controller", "tls"), (str, type(None)))
-_LATER: dict[str, Any] = {"tls": None, "secure": False}
+_LATER: dict[str, Any] = {"tls": None, "secure": False, "directory_id": None, "dynamic": False}
 """Fields that files of earlier versions do not have."""
 _MAX_BYTES = 16 << 20
 
@@ -205,6 +219,13 @@ def _is_address(value: str | None, name: str) -> bool:
         return True
     host, _, port = value.rpartition(":")
     return bool(host) and "," not in host and port.isdecimal() and 0 < int(port) < 65536
+
+
+def _is_directory_id(value: str | None) -> bool:
+    try:
+        return value is None or not is_reserved_uuid(uuid_from_str(value))
+    except ValueError:
+        return False
 
 
 def save(cluster: LocalCluster) -> None:

@@ -261,11 +261,11 @@ _NONE: Final[tuple[tuple[str, str, str], ...]] = (
         """,
     ),
     (
-        "Metrics and telemetry",
+        "Metrics",
         "see kraftlite.metrics.port",
         """
         metric.reporters metrics.num.samples metrics.recording.level metrics.sample.window.ms
-        kafka.metrics.polling.interval.secs=10 telemetry.max.bytes=1048576 confluent.support.metrics.enable
+        kafka.metrics.polling.interval.secs=10 confluent.support.metrics.enable
         """,
     ),
     (

@@ -5,12 +5,12 @@ Of a group those of consumer groups only: share and streams groups there are non
 
 from __future__ import annotations
 
-import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Final
 
 from kraftlite.model.configdef import ConfigKey, ConfigType, at_least, by_name, protocol_message
 from kraftlite.model.errors import ApiError, ErrorCode
+from kraftlite.model.regex import compiled
 
 SESSION_TIMEOUT: Final = "consumer.session.timeout.ms"
 HEARTBEAT_INTERVAL: Final = "consumer.heartbeat.interval.ms"
@@ -63,6 +63,7 @@ _BOUNDS: Final = (
 )
 _MIN_INTERVAL_MS: Final = 100
 _MAX_INTERVAL_MS: Final = 3_600_000
+_MAX_REGEX_LENGTH: Final = 1_000
 _SELECTORS: Final = (
     "client_instance_id",
     "client_id",
@@ -119,17 +120,28 @@ def validate_client_metrics_configs(values: Mapping[str, str]) -> None:
                 "(1 hour)",
             )
         if name == "match":
-            for pattern in value:
-                _check_match(pattern)
+            matches_of(value)
 
 
-def _check_match(pattern: str) -> None:
-    selector, equals, expression = (part.strip() for part in pattern.partition("="))
-    if not equals:
-        raise ApiError(ErrorCode.INVALID_CONFIG, f"Illegal client matching pattern: {pattern}")
-    if selector not in _SELECTORS:
-        raise ApiError(ErrorCode.INVALID_CONFIG, f"Illegal client matching pattern: {pattern}")
+def matches_of(patterns: Iterable[str]) -> dict[str, str]:
+    """The expressions of a `match`, by selector; of two for one selector the later. Raises ApiError(INVALID_CONFIG).
+
+    As Kafka reads them: two parts around one equals sign, neither empty. An expression is one of RE2.
+    """
+    found: dict[str, str] = {}
+    for pattern in patterns:
+        parts = [part.strip() for part in pattern.rstrip("=").split("=")]
+        if len(parts) != 2 or parts[0] not in _SELECTORS or not _is_regex(parts[1]):
+            raise ApiError(ErrorCode.INVALID_CONFIG, f"Illegal client matching pattern: {pattern}")
+        found[parts[0]] = parts[1]
+    return found
+
+
+def _is_regex(text: str) -> bool:
+    import re2
+
     try:
-        re.compile(expression)
-    except re.error:
-        raise ApiError(ErrorCode.INVALID_CONFIG, f"Illegal client matching pattern: {pattern}") from None
+        compiled(text)
+    except re2.error:
+        return False
+    return len(text) <= _MAX_REGEX_LENGTH

@@ -9,6 +9,7 @@ import kraftlite
 from kraftlite.broker.introspection import Introspection
 from kraftlite.config.server import ServerConfig
 from kraftlite.controller.driver import ControllerDriver
+from kraftlite.faults.service import FaultsService
 from kraftlite.metadata.codec import MetadataSerde
 from kraftlite.metadata.loader import MetadataLoader
 from kraftlite.metadata.publisher import MetadataPublisher
@@ -16,14 +17,16 @@ from kraftlite.metadata.snapshotter import SnapshotGenerator
 from kraftlite.model.errors import Fault
 from kraftlite.model.limits import MAX_INT64
 from kraftlite.model.messages.introspection import NodeStatusResponse, ReplicaState
+from kraftlite.model.method import AnyMethod
 from kraftlite.node.authorization import AclPublisher, load_gate
 from kraftlite.node.configs import broker_config, controller_config, quorum_config, replication_config
 from kraftlite.node.controller_clients import ControllerClients
+from kraftlite.node.injection import load_injector
 from kraftlite.node.listeners import NodeListeners
 from kraftlite.node.policies import load_policies
 from kraftlite.node.storage import Layout, Locks, lock_directories, verify
 from kraftlite.raft.driver import RaftDriver
-from kraftlite.runtime.ports import Ports
+from kraftlite.runtime.ports import AnyHandler, Ports
 from kraftlite.runtime.trace.node import NodeStarted, NodeStarting, NodeStopped, NodeStopping
 
 if TYPE_CHECKING:
@@ -70,7 +73,11 @@ class Node:
         )
         introspection = Introspection(self.status, self._replica_states)
         self.gate = load_gate(config, ports)
-        self.listeners = NodeListeners(ports, config, introspection.handlers(), serve_clients=serve_clients, gate=self.gate)
+        about: dict[AnyMethod, AnyHandler] = dict(introspection.handlers())
+        self.listeners = NodeListeners(ports, config, about, serve_clients=serve_clients, gate=self.gate)
+        self.injector = load_injector(config, ports, self.listeners, self.loader)
+        """The faults that it was told to cause to itself; None: it does not allow any."""
+        about.update(FaultsService(config.node_id, self.injector).handlers())
         self.controller: ControllerDriver | None = None
         if config.is_controller:
             self.controller = ControllerDriver(
@@ -145,6 +152,8 @@ class Node:
             return
         self._stopping = True
         self._ports.tracer.emit(NodeStopping(reason=reason, graceful=graceful))
+        if self.injector is not None:
+            self.injector.close()
         try:
             if self._begun:
                 if self.broker is not None:

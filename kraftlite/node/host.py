@@ -43,10 +43,12 @@ class Host:
         if port is None:
             return
         from kraftlite.node.metrics import register_gauges
+        from kraftlite.node.telemetry import offer_telemetry
         from kraftlite.obs.metrics import Metrics, MetricsServer
 
         metrics = Metrics({})
         register_gauges(metrics, node, config.get_int("kraftlite.metrics.partitions.max"))
+        offer_telemetry(metrics, node, config)
         self.tracer.add_sink(metrics)
         self.server = MetricsServer(metrics)
         host = config.get_text("kraftlite.metrics.host")
@@ -66,7 +68,7 @@ class Host:
 
 def open_host(config: ServerConfig) -> Host:
     """Raises OSError when the trace file cannot be opened."""
-    clock = HostClock()
+    clock, entropy = HostClock(), host_entropy()
     disk = HostDisk()
     faults = FaultSink()
     tracer = open_tracer(
@@ -79,14 +81,25 @@ def open_host(config: ServerConfig) -> Host:
     )
     faults.attach(tracer)
     capture_python_logging(LogSink(config.node_id, sys.stderr, config.get_text("kraftlite.log.format")))
+    transport: GrpcTransport
+    if config.get_bool("kraftlite.faults.enable"):
+        # The tracer keeps the right time, and its file another way to the disk: a fault does not hide what it does.
+        from kraftlite.faults.clock import FaultyClock
+        from kraftlite.faults.disk import FaultyDisk
+        from kraftlite.faults.network import FaultyTransport
+
+        clock, disk = FaultyClock(), FaultyDisk(config.all_log_dirs)
+        transport = FaultyTransport(rng=entropy, fault=faults, tracer=tracer)
+    else:
+        transport = GrpcTransport(fault=faults, tracer=tracer)
     ports = Ports(
         node_id=config.node_id,
         clock=clock,
         disk=disk,
-        transport=GrpcTransport(fault=faults, tracer=tracer),
+        transport=transport,
         tracer=tracer,
         tasks=HostTasks(faults),
-        entropy=host_entropy(),
+        entropy=entropy,
         fault=faults,
     )
     return Host(ports=ports, faults=faults, disk=disk, tracer=tracer)

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from kraftlite.security.gate import Gate
     from kraftlite.tls.source import TlsSource
     from kraftlite.wire.apis import KafkaApis
+    from kraftlite.wire.apis.call import Api, Call
     from kraftlite.wire.doors import ConnectionRules, Doors
     from kraftlite.wire.listener import KafkaListener, ListenerConfig
     from kraftlite.wire.share import NodeShare
@@ -76,6 +77,9 @@ class NodeListeners:
         self._reserved: dict[str, socket.socket] = {}
         self._warming: TaskHandle | None = None
         self._held = (False, False)
+        self._refused = False
+        self._apis: list[KafkaApis] = []
+        self._handle_of: Callable[[Api], Callable[[Call], None]] | None = None
         self._doors: Doors | None = None
         """The limits of the connections of clients; None before the broker has listeners for them."""
         self._ip_quota: Callable[[str], float | None] = lambda _address: None
@@ -126,9 +130,12 @@ class NodeListeners:
     async def open_controller(self, handlers: Handlers, clients: ControllerClients) -> None:
         for listener in self._config.listeners:
             if self._is_shared(listener):
-                await self._share_port(listener, handlers, partial(clients.apis, listener.name))
+                await self._share_port(listener, handlers, partial(self._apis_at_controller, clients, listener.name))
             elif listener.name in self._config.controller_listener_names:
                 await self._serve(listener, handlers)
+
+    async def _apis_at_controller(self, clients: ControllerClients, listener: str) -> KafkaApis:
+        return self._intercepted(await clients.apis(listener))
 
     async def _share_port(
         self, listener: ListenerInfo, handlers: Handlers, load: Callable[[], Awaitable[KafkaApis]] | None
@@ -196,6 +203,8 @@ class NodeListeners:
                 self._ports, self._client_config(listener), apis, share, reserved, self._tls_of(listener), self._doors
             )
             client.hold(requests=self._held[0], responses=self._held[1])
+            client.refuse(self._refused)
+            self._intercepted(apis)
             self._clients.append(client)
             client.listen()
 
@@ -220,6 +229,24 @@ class NodeListeners:
         self._held = (requests, responses)
         for client in self._clients:
             client.hold(requests=requests, responses=responses)
+
+    def refuse_clients(self, refused: bool) -> None:
+        """Cut clients off and refuse them, to inject a fault: see `KafkaListener.refuse`. Holds for later listeners, too."""
+        self._refused = refused
+        for client in self._clients:
+            client.refuse(refused)
+
+    def intercept_apis(self, handle_of: Callable[[Api], Callable[[Call], None]] | None) -> None:
+        """See `KafkaApis.intercept`. Holds for the APIs of all listeners, also of those that are opened later."""
+        self._handle_of = handle_of
+        for apis in self._apis:
+            apis.intercept(handle_of)
+
+    def _intercepted(self, apis: KafkaApis) -> KafkaApis:
+        self._apis.append(apis)
+        if self._handle_of is not None:
+            apis.intercept(self._handle_of)
+        return apis
 
     def update_broker_values(self, values: Mapping[str, str]) -> None:
         """Apply the limits of connections that may change while the node runs, to the listeners of clients (CB-05)."""

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING
 
+import kraftlite
 from kraftlite.node.build import Node
 from kraftlite.node.partition_metrics import register_partitions
 from kraftlite.obs.metrics import Metrics
@@ -23,6 +24,7 @@ def register_gauges(metrics: Metrics, node: Node, most_partitions: int) -> None:
     """Read at scrape time, on the node's loop; once the node's parts are made. Source: CE-30."""
     gauge = metrics.gauge
     raft, loader, controller = node.raft, node.loader, node.controller
+    gauge("kraftlite_build_info", "1 with the version of this node.", lambda: 1, labels={"version": kraftlite.__version__})
     gauge("kafka_server_raftmetrics_current_epoch", "Epoch of the metadata quorum that this node knows.", lambda: raft.raft_epoch)
     gauge(
         "kafka_server_raftmetrics_current_leader",
@@ -83,6 +85,12 @@ def _state_gauges(metrics: Metrics, raft: RaftDriver) -> None:
     metrics.gauge(
         "kafka_server_raftmetrics_current_vote", "Node id that this node has voted for in its epoch; -1 for none.", raft.voted_for
     )
+    metrics.family(
+        "kafka_server_raftmetrics_current_vote_directory_id",
+        "1 with the directory id of the node that this node has voted for; the zero id for none.",
+        "current_vote_directory_id",
+        lambda: [(raft.voted_directory(), 1)],
+    )
 
 
 def _authorizer_gauges(metrics: Metrics, gate: Gate) -> None:
@@ -133,14 +141,14 @@ def _share_gauges(metrics: Metrics, node: Node) -> None:
 def _authentication_gauges(metrics: Metrics, node: Node) -> None:
     """Source: KIP-188, KIP-368; SE-15."""
     for outcome, name, words in (
-        ("successful", "successful_authentication_count", "Clients that have authenticated."),
-        ("failed", "failed_authentication_count", "Clients that could not authenticate."),
-        ("successful_again", "successful_reauthentication_count", "Sessions that were begun again."),
-        ("failed_again", "failed_reauthentication_count", "Sessions that could not be begun again."),
-        ("successful_old_clients", "successful_authentication_no_reauth_count", "Clients that cannot authenticate again."),
-        ("expired_killed", "expired_connections_killed_count", "Connections closed because their session was over."),
+        ("successful", "successful_authentication", "Clients that have authenticated."),
+        ("failed", "failed_authentication", "Clients that could not authenticate."),
+        ("successful_again", "successful_reauthentication", "Sessions that were begun again."),
+        ("failed_again", "failed_reauthentication", "Sessions that could not be begun again."),
+        ("successful_old_clients", "successful_authentication_no_reauth", "Clients that cannot authenticate again."),
+        ("expired_killed", "expired_connections_killed", "Connections closed because their session was over."),
     ):
-        metrics.gauge(f"kafka_server_socketservermetrics_{name}", words, partial(node.listeners.authentications, outcome))
+        metrics.counter(f"kafka_server_socketservermetrics_{name}", words, partial(node.listeners.authentications, outcome))
 
 
 def _leader(node: Node) -> int:

@@ -366,7 +366,7 @@ def verify(disk: Disk, config: ServerConfig) -> Layout:
         raise StorageError(f"no log directory can be used: {'; '.join(problems.values())}")
     _check_metadata_home(disk, config, problems)
     home = metadata_partition_dir(config.metadata_log_dir)
-    if config.is_controller and disk.stat(home) is None and disk.stat(f"{config.metadata_log_dir}/{LEGACY_BOOTSTRAP}") is None:
+    if config.is_controller and disk.stat(home) is None:
         raise StorageError(
             f"{config.metadata_log_dir} is formatted, but its metadata log {home} is gone: restore it; where other controllers "
             "have the metadata, remove meta.properties and format the directory anew"

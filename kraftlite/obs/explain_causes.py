@@ -5,7 +5,7 @@ Every function adds steps to a `Telling` and returns the last one, to which what
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from typing import Any, Final
 
 from kraftlite.obs.explain_events import Recorded
@@ -90,30 +90,33 @@ def tell_silence(telling: Telling, history: History, node: int, from_ms: int, un
     if (fault := _fault(history, node, from_ms, until_ms)) is not None:
         because = telling.note(fault, f"node {node} stopped: {fault.get('reason')}", brief=f"node {node} failed")
     else:
-        because = tell_fault(telling, history, node, from_ms, until_ms)
+        because = tell_fault(telling, history, node, from_ms, until_ms, history.controllers())
     brief = f"broker {node} missed heartbeats from {telling.clock.short(from_ms)}"
-    why = why_silent(telling, history, node, from_ms, until_ms)
+    why = why_silent(telling, history, node, from_ms, until_ms, history.controllers())
     what = f"the last heartbeat of broker {node} for {seconds(until_ms - from_ms)}: {why}"
     return telling.add(from_ms, node, what, because=because, brief=brief)
 
 
-def tell_fault(telling: Telling, history: History, node: int, from_ms: int, until_ms: int) -> Step | None:
-    """Somebody did it on purpose: the ledger of faults says who, and when."""
-    fault = history.fault_on(node, from_ms, until_ms)
+def tell_fault(
+    telling: Telling, history: History, node: int, from_ms: int, until_ms: int, others: Container[int] = ()
+) -> Step | None:
+    """Somebody did it on purpose: the ledger of faults says who, and when. `others`: see `History.fault_on`."""
+    fault = history.fault_on(node, from_ms, until_ms, others)
     if fault is None:
         return None
     clock = telling.clock
     seen = f", seen at {clock.short(fault.seen_ms)}" if fault.seen_ms is not None else ", and nobody saw it done"
-    what = f"node {node} is {fault.done}, asked for at {clock.short(fault.asked_ms)}{seen}"
-    brief = f"node {node} {fault.done} {clock.short(fault.asked_ms)}"
+    what = f"node {node} is {fault.done_for(node)}, asked for at {clock.short(fault.asked_ms)}{seen}"
+    brief = f"node {node} {fault.done_for(node)} {clock.short(fault.asked_ms)}"
     return telling.add(fault.asked_ms, -1, what, brief=brief, event=ASKED)
 
 
-def _in_words(fault: Fault, clock: Clock) -> str:
-    words = f"it was {fault.done} at {clock.short(fault.asked_ms)}"
+def _in_words(fault: Fault, node: int, clock: Clock) -> str:
+    words = f"it was {fault.done_for(node)} at {clock.short(fault.asked_ms)}"
     if fault.ended_ms is None:
         return words
-    return f"{words}, until the {fault.ended_how} by {fault.ended_by} at {clock.short(fault.ended_ms)}"
+    how = f"the {fault.ended_how}" if fault.family == "process" else "its end"
+    return f"{words}, until {how} by {fault.ended_by} at {clock.short(fault.ended_ms)}"
 
 
 def _fault(history: History, node: int, from_ms: int, until_ms: int) -> Recorded | None:
@@ -123,15 +126,15 @@ def _fault(history: History, node: int, from_ms: int, until_ms: int) -> Recorded
     return fault if ended else None
 
 
-def why_silent(telling: Telling, history: History, node: int, from_ms: int, until_ms: int) -> str:
+def why_silent(telling: Telling, history: History, node: int, from_ms: int, until_ms: int, others: Container[int] = ()) -> str:
     """Explain the silence in words, from what the node itself recorded and from what it did not."""
     clock = telling.clock
     restart = history.start_after(node, from_ms)
     end_ms = restart.ms if restart is not None else None
     if _fault(history, node, from_ms, until_ms) is not None:
         return "it had failed"
-    if (done := history.fault_on(node, from_ms, until_ms)) is not None:
-        return _in_words(done, clock)
+    if (done := history.fault_on(node, from_ms, until_ms, others)) is not None:
+        return _in_words(done, node, clock)
     stalled = history.first("node.stalled", node=node, since_ms=from_ms, until_ms=end_ms)
     if stalled is not None and stalled.ms - int(stalled.get("stalled_ms")) <= until_ms:
         return f"it was paused or starved, at least {seconds(int(stalled.get('stalled_ms')))} until {clock.short(stalled.ms)}"
@@ -253,7 +256,7 @@ def tell_start(telling: Telling, history: History, node: int, ms: int) -> Step |
     step = None
     if ended is not None and ended.event != "node.stopped":
         done = history.fault_on(node, ended.ms, start.ms)
-        how = "it was killed or crashed" if done is None else _in_words(done, telling.clock)
+        how = "it was killed or crashed" if done is None else _in_words(done, node, telling.clock)
         step = telling.note(ended, f"the last that node {node} recorded before: {how} ({ended.event})")
     brief = f"node {node} started at {telling.clock.short(start.ms)}"
     return telling.note(start, f"node {node} starts" + (" again" if earlier else ""), because=step, brief=brief)
@@ -311,7 +314,7 @@ def tell_lag(telling: Telling, history: History, change: Change, leader: int) ->
     for member, fetched, caught_up, behind in zip(*(proposed.get(name, ()) for name in facts), strict=False):
         reasons.append(f"{member} " + _lag(fetched, caught_up, behind))
         silent_ms = proposed.ms - int(fetched if fetched is not None else caught_up or 0)
-        why = why_silent(telling, history, int(member), silent_ms, proposed.ms)
+        why = why_silent(telling, history, int(member), silent_ms, proposed.ms, (leader,))
         if not why.startswith("nothing") or not _active(history, int(member), silent_ms, proposed.ms):
             what = f"the last fetch of broker {member}: {why}"
             step = telling.add(

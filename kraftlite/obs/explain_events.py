@@ -15,6 +15,9 @@ from kraftlite.runtime.trace import TraceEvent
 _WORD: Final = re.compile(r"(\S+?)=(\(.*?\)|\S*)")
 _RECORD: Final = "record@"
 _OPERATION: Final = "operation:"
+_OFFSET_DIGITS: Final = 20
+_LAST_MS: Final = 253_402_214_400_000
+"""The last day of the year 9999, after which no calendar can show a time. Traces come from files."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -44,7 +47,10 @@ class Recorded:
     def caused_by_record(self) -> int | None:
         """The offset of the metadata record that made it happen, if one did."""
         cause = self.cause
-        return int(cause[len(_RECORD) :]) if cause is not None and cause.startswith(_RECORD) else None
+        if cause is None or not cause.startswith(_RECORD):
+            return None
+        offset = cause[len(_RECORD) :]
+        return int(offset) if len(offset) < _OFFSET_DIGITS and offset.isdecimal() else None
 
     @property
     def operation(self) -> str | None:
@@ -74,10 +80,13 @@ def from_line(line: Mapping[str, Any]) -> Recorded | None:
     """Make an event of a line of a trace file (`obs/timeline`). None for a line that is not an event of a node."""
     try:
         ms, node, event = int(line["ts"]), int(line["node"]), str(line["event"])
-    except (KeyError, TypeError, ValueError):
+    except (KeyError, TypeError, ValueError, OverflowError):
+        return None
+    cause = line.get("cause")
+    if not 0 <= ms < _LAST_MS or not isinstance(cause, str | None):
         return None
     facts = {name: value for name, value in line.items() if name not in ("ts", "node", "event", "cause") and value is not None}
-    return Recorded(ms=ms, node=node, event=event, facts=facts, cause=line.get("cause"))
+    return Recorded(ms=ms, node=node, event=event, facts=facts, cause=cause)
 
 
 def words(text: str) -> dict[str, Any]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,7 +18,7 @@ _LAST_WORDS_MS = 500
 """An event of a node within this time of a kill or a pause may have begun before it."""
 _ORDER_MS = 10_000
 """A node that is told to stop begins to within this time."""
-_HOT = frozenset(
+HOT = frozenset(
     {
         "controller.stable_advanced",
         "metadata.image_published",
@@ -74,12 +74,16 @@ class Change:
 class History:
     """All events by time. Events of the same millisecond stay in the order in which they were given."""
 
-    def __init__(self, events: Iterable[Recorded], *, log_only: bool = False) -> None:
-        """`log_only`: the events are those of a metadata log, and there is no trace of any node."""
+    def __init__(
+        self, events: Iterable[Recorded], *, log_only: bool = False, ended: Mapping[int, Sequence[int]] | None = None
+    ) -> None:
+        """`log_only`: the events are those of a metadata log, and there is no trace of any node. `ended`: the times at which the
+        process of a node was seen to have ended, where somebody has looked."""
         self.log_only = log_only
-        found = sorted((event for event in events if event.event not in _HOT), key=lambda event: event.ms)
+        self.ended = ended or {}
+        found = sorted((event for event in events if event.event not in HOT), key=lambda event: event.ms)
         self.events = [event for event in found if event.event not in faults.EVENTS]
-        self.faults = faults.faults_of(found)
+        self.faults = faults.faults_of(found, found[-1].ms if found else None)
         """The faults of the ledger, which are no word of any node."""
         self.by_node: dict[int, list[Recorded]] = {}
         self.by_partition: dict[str, list[Recorded]] = {}
@@ -158,14 +162,23 @@ class History:
                 return fault
         return None
 
-    def fault_on(self, node: int, from_ms: int, until_ms: int) -> faults.Fault | None:
+    def fault_on(self, node: int, from_ms: int, until_ms: int, others: Container[int] = ()) -> faults.Fault | None:
         """The fault of the ledger for which the node was silent in this time; None when it was heard of after it, so that the
-        fault must have ended in a way that the ledger does not know."""
+        fault must have ended in a way that the ledger does not know. `others`: the nodes that missed it; what kept it from them,
+        or from its disk, counts, too."""
         for fault in reversed(self.faults):
             if fault.node == node and fault.silences(from_ms, until_ms):
                 heard = any(fault.asked_ms + _LAST_WORDS_MS < event.ms <= from_ms for event in self.by_node.get(node, ()))
-                return None if heard else fault
-        return None
+                if not heard:
+                    return fault
+                break
+        disturbing = (it for it in reversed(self.faults) if others and it.disturbs(node, from_ms, until_ms, others))
+        return next(disturbing, None)
+
+    def controllers(self) -> Container[int]:
+        """The nodes that say that they are controllers; all, when none has said what it is."""
+        starts = (event for found in self._starts.values() for event in found)
+        return {it.node for it in starts if "controller" in str(it.get("roles"))} or set(self.nodes())
 
     def named(self, *names: str, node: int | None = None, since_ms: int = 0, until_ms: int | None = None) -> Iterator[Recorded]:
         """Events of these names by time; `until_ms` inclusive."""

@@ -150,10 +150,10 @@ def _deaths(history: History, node: int, clock: Clock) -> Iterator[Story]:
 def fault_stories(history: History, clock: Clock, node: int | None = None) -> Iterator[Story]:
     """The faults that the ledger tells of this node, or of all."""
     for fault in history.faults:
-        if node is not None and fault.node != node:
+        if node is not None and node not in (fault.node, fault.other):
             continue
         telling = Telling(clock)
-        name = f"{fault.kind} of node {fault.node}"
+        name = fault.about
         step = telling.add(fault.asked_ms, -1, f"{name} is asked for by {fault.by}", brief=f"{fault.kind} asked", event=ASKED)
         if fault.failed is not None:
             telling.add(fault.asked_ms, -1, f"it was not done: {fault.failed}", because=step, brief="refused", event=FAILED)

@@ -95,9 +95,9 @@ def _tell_loss(telling: Telling, history: History, before: Recorded | None, elec
     first = next((e for e in timeouts if elected.ms - e.ms < 60_000), timeouts[-1])
     silent_ms = int(first.get("silent_ms", 0))
     from_ms = first.ms - silent_ms
-    why = why_silent(telling, history, old, from_ms, first.ms)
+    why = why_silent(telling, history, old, from_ms, first.ms, history.controllers())
     brief = f"controller {old} answered nobody from {clock.short(from_ms)}"
-    because = tell_fault(telling, history, old, from_ms, first.ms)
+    because = tell_fault(telling, history, old, from_ms, first.ms, history.controllers())
     step = telling.add(from_ms, old, f"the last answer of controller {old} to a fetch: {why}", because=because, brief=brief)
     noticed: dict[int, Recorded] = {}
     for event in timeouts:

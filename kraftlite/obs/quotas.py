@@ -72,10 +72,10 @@ def register_quotas(metrics: Metrics, quotas: ClientQuotas, now_ms: Callable[[],
     labels = ("quota", *_LABELS)
     metrics.samples("kraftlite_quota_bound", "The quota, in its own unit.", labels, each(lambda usage: usage.bound))
     metrics.samples(
-        "kraftlite_quota_throttled_ms",
-        "Milliseconds for which connections were throttled, side by side ones together.",
+        "kraftlite_quota_throttled_seconds",
+        "Seconds for which connections were throttled, side by side ones together.",
         labels,
-        each(lambda usage: usage.throttled_ms),
+        each(lambda usage: usage.throttled_ms / 1000),
         counter=True,
     )
     metrics.samples(

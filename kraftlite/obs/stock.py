@@ -13,6 +13,7 @@ from kraftlite.obs.metrics import QUANTILES, Metrics
 
 _CONTROLLER: Final = "kafka_controller_kafkacontroller_"
 _QUEUE: Final = "kafka_controller_controllereventmanager_"
+_US: Final = 1_000_000
 
 
 class Durations(Protocol):
@@ -199,33 +200,37 @@ def _register_durations(metrics: Metrics, name: str, doc: str, of: Callable[[], 
 
 
 def _register_events(metrics: Metrics, numbers: ControllerNumbers) -> None:
-    """Kafka does not tell these: the times by the name of the event, and how late deferred ones were, in microseconds."""
+    """Kafka does not tell these: the times by the name of the event, and how late deferred ones were, in seconds."""
 
     def each(of: Callable[[Times], float]) -> Callable[[], list[tuple[str, float]]]:
         return lambda: [(name, of(times)) for name, times in sorted(numbers.events.items())]
 
     def delay() -> tuple[int, float, list[float]]:
         found = numbers.deferred_delay
-        return found.count, found.total_us, list(found.quantiles(QUANTILES))
+        return found.count, found.total_us / _US, [value / _US for value in found.quantiles(QUANTILES)]
 
     event, own = "kraftlite_controller_event", "event"
     metrics.family(f"{event}s", "Events that the controller has run.", own, each(lambda it: it.worked.count), counter=True)
     metrics.family(
-        f"{event}_work_us",
-        "Microseconds that the controller worked on events.",
+        f"{event}_work_seconds",
+        "Seconds that the controller worked on events.",
         own,
-        each(lambda it: it.worked.total_us),
+        each(lambda it: it.worked.total_us / _US),
         counter=True,
     )
-    metrics.family(f"{event}_work_us_max", "Most microseconds of work on one event.", own, each(lambda it: it.worked.max_us))
     metrics.family(
-        f"{event}_wait_us",
-        "Microseconds that events waited in the queue, or ran behind the time for which they were deferred.",
+        f"{event}_work_seconds_max", "Most seconds of work on one event.", own, each(lambda it: it.worked.max_us / _US)
+    )
+    metrics.family(
+        f"{event}_wait_seconds",
+        "Seconds that events waited in the queue, or ran behind the time for which they were deferred.",
         own,
-        each(lambda it: it.waited.total_us),
+        each(lambda it: it.waited.total_us / _US),
         counter=True,
     )
-    metrics.family(f"{event}_wait_us_max", "Most microseconds that one event waited so.", own, each(lambda it: it.waited.max_us))
+    metrics.family(
+        f"{event}_wait_seconds_max", "Most seconds that one event waited so.", own, each(lambda it: it.waited.max_us / _US)
+    )
     metrics.histogram(
-        "kraftlite_controller_deferred_delay_us", "Microseconds by which deferred events of the controller ran late.", delay
+        "kraftlite_controller_deferred_delay_seconds", "Seconds by which deferred events of the controller ran late.", delay
     )

@@ -122,6 +122,33 @@ def refused_response(api_key: int, version: int, code: ErrorCode = ErrorCode.UNK
     return buffer.getvalue()
 
 
+def encode_sparse_response(api_key: int, version: int, values: Mapping[str, Any]) -> bytes | None:
+    """The same as `encode_response`; what is not in `values`, at any depth, says nothing. None: the version has no such field."""
+    schema = _response_schema(api_key, version)
+    if not any(field.name in values for field in fields(cast(Any, schema))):
+        return None
+    return _written(schema, _filled(schema, values))
+
+
+def _filled(schema: Any, values: Mapping[str, Any]) -> dict[str, object]:
+    found: dict[str, object] = {**_blank(schema), **values}
+    for name, _kind, nested, is_array in _layout(schema):
+        if nested is not None and is_array and name in values:
+            found[name] = [_filled(nested, it) for it in values[name]]
+    return found
+
+
+@cache
+def _blank(schema: Hashable) -> Mapping[str, object]:
+    """Plain values of the fields that have no default: they say nothing."""
+    found: dict[str, object] = {}
+    for field in fields(cast(Any, schema)):
+        if field.default is MISSING:
+            value = _empty(field)
+            found[field.name] = 0 if isinstance(value, datetime.timedelta | datetime.datetime | KioErrorCode) else value
+    return found
+
+
 @cache
 def throttle_place(api_key: int, version: int) -> int | None:
     """Return how many bytes of a response's body come before its throttle time. None: it has none, or has lists before it."""

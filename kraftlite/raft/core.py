@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Any, assert_never
 
 from kraftlite.model.errors import ErrorCode, Fault
-from kraftlite.model.ids import Endpoint, NodeId
+from kraftlite.model.ids import Endpoint
 from kraftlite.model.messages.raft import (
     AddVoterRequest,
     AddVoterResponse,
@@ -61,7 +61,7 @@ from kraftlite.raft.requests import Outstanding
 from kraftlite.raft.serving import Serving
 from kraftlite.raft.snapshots import FileSnapshotWriter
 from kraftlite.raft.states import Leader, Resigned, RoleState
-from kraftlite.raft.voters import VoterSet
+from kraftlite.raft.voters import ReplicaKey, VoterSet
 from kraftlite.runtime.ports import Disk, Tracer
 from kraftlite.runtime.trace import raft as trace
 
@@ -141,11 +141,10 @@ class RaftCore:
         return self._ctx.epoch
 
     @property
-    def voted_for(self) -> NodeId | None:
-        """The candidate that has this node's vote in its epoch."""
+    def voted_for(self) -> ReplicaKey | None:
+        """The candidate that has this node's vote in its epoch; itself if it leads."""
         state = self._ctx.state
-        voted = state.election().voted
-        return self._ctx.config.node_id if isinstance(state, Leader) else None if voted is None else voted.id
+        return self._ctx.key if isinstance(state, Leader) else state.election().voted
 
     @property
     def voters(self) -> VoterSet:

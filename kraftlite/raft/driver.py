@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any, Final, TypeVar
 
 from kraftlite.model.errors import ApiError, ErrorCode, Fault
-from kraftlite.model.ids import Endpoint, NodeId
+from kraftlite.model.ids import ZERO_UUID, Endpoint, NodeId, uuid_to_str
 from kraftlite.model.messages.methods import (
     ADD_VOTER,
     BEGIN_QUORUM_EPOCH,
@@ -284,7 +284,12 @@ class RaftDriver:
     def voted_for(self) -> int:
         """The node that this one has voted for in its epoch, itself if it leads; -1 for none."""
         voted = None if self._core is None else self._core.voted_for
-        return -1 if voted is None else voted
+        return -1 if voted is None else voted.id
+
+    def voted_directory(self) -> str:
+        """The directory of that node, as the zero id where it is not known."""
+        voted = None if self._core is None else self._core.voted_for
+        return uuid_to_str(ZERO_UUID if voted is None or voted.directory_id is None else voted.directory_id)
 
     @property
     def raft_epoch(self) -> int:

@@ -9,7 +9,7 @@ from kraftlite.model.messages.raft import RaftRequest, RaftResponse
 from kraftlite.model.method import AnyMethod
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class RequestReceived:
     """A peer asks. The answer is a `Reply` with the same `request_id`, in this step's output or in a later one."""
 
@@ -17,43 +17,43 @@ class RequestReceived:
     request: RaftRequest
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class ResponseReceived:
     correlation_id: int
     response: RaftResponse
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class RequestFailed:
     """No answer came, or it was not one of the protocol: the peer may or may not have acted."""
 
     correlation_id: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class LogFlushed:
     """Everything below `leo` is durable."""
 
     leo: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class AppendScheduled:
     """The prepared records may go out (RF-36)."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class ResignRequested:
     epoch: int
     reason: str = "asked to resign"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class ShutdownRequested:
     """Hand over leadership and campaign no more (RF-19). `RaftCore.shutdown_complete` tells when it is done."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class Tick:
     """Time has passed; `next_deadline_ms` was reached."""
 
@@ -63,7 +63,7 @@ Event = (
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class OutboundRequest:
     """Ask `peer`. Exactly one ResponseReceived or RequestFailed with this correlation id may follow; a late one is ignored."""
 
@@ -75,7 +75,7 @@ class OutboundRequest:
     timeout_ms: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class Reply:
     request_id: int
     response: RaftResponse

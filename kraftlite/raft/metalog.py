@@ -13,7 +13,7 @@ from kraftlite.log.batch import check_crc, iter_batches, parse_header
 from kraftlite.log.log import Log, OpenLog
 from kraftlite.log.validation import AppendOrigin
 from kraftlite.model.errors import ApiError, Fault
-from kraftlite.model.ids import METADATA_TOPIC, METADATA_TOPIC_ID
+from kraftlite.model.ids import METADATA_TOPIC, METADATA_TOPIC_ID, uuid_to_str
 from kraftlite.model.limits import MIB
 from kraftlite.model.messages.raft import OffsetAndEpoch
 from kraftlite.model.topic_partition import TopicPartition
@@ -158,6 +158,20 @@ class MetadataLog:
                     offset=membership.voters_offset, voters=voters.ids, kraft_version=membership.kraft_version, leo=self.leo
                 )
             )
+            self._note_replaced_disk(voters)
+
+    def _note_replaced_disk(self, voters: VoterSet) -> None:
+        own, directory_id = voters.get(self._config.node_id), self._config.directory_id
+        if own is None or own.directory_id is None or directory_id is None or own.directory_id == directory_id:
+            return
+        known = uuid_to_str(own.directory_id)
+        self._tracer.emit(
+            trace.VoterDirectoryReplaced(
+                voter_directory_id=known,
+                directory_id=uuid_to_str(directory_id),
+                way_on=f"kraftlite quorum remove -i {own.id} -d {known}, then kraftlite quorum add -c FILE",
+            )
+        )
 
     # appending
 

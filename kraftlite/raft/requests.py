@@ -14,7 +14,7 @@ from kraftlite.model.messages.raft import RaftRequest
 from kraftlite.model.method import AnyMethod
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class Outstanding:
     correlation_id: int
     peer_id: NodeId

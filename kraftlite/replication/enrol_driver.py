@@ -43,7 +43,8 @@ RETRIED: Final = UNREACHABLE | {ErrorCode.CONCURRENT_TRANSACTIONS}
 
 TURN_WAIT_MS: Final = 1_000
 """The time for which a question waits for the one under way, whose answer may be lost: that is known after `request.timeout.ms`
-only, and the connection that waits is not read meanwhile."""
+only, and the connection that waits is not read meanwhile. Then it is asked all the same: to a coordinator it looks like a request
+that came twice."""
 
 
 class Identity(NamedTuple):
@@ -92,7 +93,8 @@ class Enroller:
         self.verifications = Verifications()
         self._backoff_ms = config.enrol_backoff_ms
         self._retry_ms = min(config.enrol_retry_max_ms, config.request_timeout_ms)
-        self._asking: set[str] = set()
+        self._asking: dict[str, object] = {}
+        """Transactional id -> a mark of the question that others wait for."""
         self._waiting: dict[str, tuple[int, asyncio.Future[None]]] = {}
         """Transactional id -> epoch and turn of the one question that waits for the one under way."""
 
@@ -155,7 +157,8 @@ class Enroller:
     async def ask(
         self, identity: Identity, partitions: Sequence[TopicPartition], *, adds: bool
     ) -> Mapping[TopicPartition, ErrorCode]:
-        """One question of a transactional id at a time; one more waits a while, and a newer one takes its place (TP-09)."""
+        """One question of a transactional id at a time, but for those without an answer for `TURN_WAIT_MS`; one more waits, and a
+        newer one takes its place (TP-09)."""
         began_ms = self.clock.now_ms()
         found = await self._ask(identity, partitions, adds)
         self.verifications.answered(self.clock.now_ms() - began_ms, found.values())
@@ -170,11 +173,11 @@ class Enroller:
         try:
             if transactional_id in self._asking:
                 await self._wait_turn(transactional_id, producer_epoch)
-            self._asking.add(transactional_id)
+            mine = self._asking[transactional_id] = object()
             try:
                 return await self.gate.ask(transactional_id, producer_id, producer_epoch, partitions, add=adds)
             finally:
-                self._pass_turn(transactional_id)
+                self._pass_turn(transactional_id, mine)
         except ApiError as error:
             return dict.fromkeys(partitions, error.code)
 
@@ -189,23 +192,28 @@ class Enroller:
                 turn.set_exception(ApiError(code, f"a newer request of {transactional_id} took its place"))
         turn = asyncio.get_running_loop().create_future()
         self._waiting[transactional_id] = producer_epoch, turn
-        timer = self.clock.call_later(TURN_WAIT_MS, lambda: _give_up(turn, transactional_id))
+        timer = self.clock.call_later(TURN_WAIT_MS, lambda: self._give_turn(transactional_id))
         try:
             await turn
         except (asyncio.CancelledError, ApiError):
             if turn.done() and not turn.cancelled() and turn.exception() is None:  # its turn had come
-                self._pass_turn(transactional_id)
+                self._pass_turn(transactional_id, turn)
             elif self._waiting.get(transactional_id) == (producer_epoch, turn):
                 del self._waiting[transactional_id]
             raise
         finally:
             timer.cancel()
 
-    def _pass_turn(self, transactional_id: str) -> None:
-        self._asking.discard(transactional_id)
+    def _pass_turn(self, transactional_id: str, mine: object) -> None:
+        """Nothing, where nobody waits for this question any more."""
+        if self._asking.get(transactional_id) is mine:
+            del self._asking[transactional_id]
+            self._give_turn(transactional_id)
+
+    def _give_turn(self, transactional_id: str) -> None:
         following = self._waiting.pop(transactional_id, None)
         if following is not None and not following[1].done():
-            self._asking.add(transactional_id)  # nobody may come between
+            self._asking[transactional_id] = following[1]  # nobody may come between
             following[1].set_result(None)
 
 
@@ -252,11 +260,6 @@ class Enrolment:
         """The marker of the transaction before may have come meanwhile and taken the guards away."""
         again = (self._enroller.begin_one(it.entry, True) for it in self._asked)
         self._asked = [found for found in again if found is not None]
-
-
-def _give_up(turn: asyncio.Future[None], transactional_id: str) -> None:
-    if not turn.done():
-        turn.set_exception(ApiError(ErrorCode.NETWORK_EXCEPTION, f"another question about {transactional_id} has no answer yet"))
 
 
 def _sequenceless(identity: Identity) -> BatchHeader:

@@ -361,21 +361,39 @@ class ReplicaManager:
         origin: AppendOrigin = AppendOrigin.CLIENT,
         lease: Lease | None = None,
         transaction: ProduceTransaction | None = None,
+        on_late: Callable[[ErrorCode], None] | None = None,
     ) -> None:
         """Append as leader; `on_done` is called exactly once with one result per entry: before the return for acks 0 and 1, at
         the latest after `timeout_ms` for acks -1; later when a client's batches take long to check, or when the coordinator of
-        their transaction must be asked. Other acks: INVALID_REQUIRED_ACKS."""
+        their transaction must be asked. Other acks: INVALID_REQUIRED_ACKS.
+
+        With `on_late` the fate is waited for: `on_done` is called when the records are below the HW, or when this broker does not
+        lead any more; `on_late` before that, at most once, with what is not the last word (`purgatory.UNDECIDED`)."""
         self._produce.append(
-            entries, acks=acks, timeout_ms=timeout_ms, on_done=on_done, origin=origin, lease=lease, transaction=transaction
+            entries,
+            acks=acks,
+            timeout_ms=timeout_ms,
+            on_done=on_done,
+            origin=origin,
+            lease=lease,
+            transaction=transaction,
+            on_late=on_late,
         )
 
     def write_markers(
-        self, markers: Sequence[MarkerEntry], *, timeout_ms: int, on_done: Callable[[list[ErrorCode]], None]
+        self,
+        markers: Sequence[MarkerEntry],
+        *,
+        timeout_ms: int,
+        on_done: Callable[[list[ErrorCode]], None],
+        on_late: Callable[[ErrorCode], None] | None = None,
     ) -> None:
         """Write the ends of transactions, acks=all; `on_done` is called exactly once with one code per marker, when the last has
-        its verdict (TP-20 to TP-26). A partition that is not here, or is of another topic of that name by now, is
-        UNKNOWN_TOPIC_OR_PARTITION or, when another broker has it, NOT_LEADER_OR_FOLLOWER."""
-        write_markers(self._produce, markers, timeout_ms=timeout_ms, wall_ms=self._clock.wall_ms(), on_done=on_done)
+        its verdict (TP-20 to TP-26); `on_late` is as `append` has it. A partition that is not here, or is of another topic of
+        that name by now, is UNKNOWN_TOPIC_OR_PARTITION or, when another broker has it, NOT_LEADER_OR_FOLLOWER."""
+        write_markers(
+            self._produce, markers, timeout_ms=timeout_ms, wall_ms=self._clock.wall_ms(), on_done=on_done, on_late=on_late
+        )
 
     def fetch_now(self, params: FetchParams, partitions: Sequence[FetchEntry]) -> list[FetchResult]:
         """Read what there is, without waiting; in the order of `partitions`."""

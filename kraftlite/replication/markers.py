@@ -24,6 +24,7 @@ def write_markers(
     timeout_ms: int,
     wall_ms: int,
     on_done: Callable[[list[ErrorCode]], None],
+    on_late: Callable[[ErrorCode], None] | None = None,
 ) -> None:
     """Write each marker as a batch of its own; see `ReplicaManager.write_markers`."""
 
@@ -31,7 +32,7 @@ def write_markers(
         on_done([_told(result.error) for result in results])
 
     entries = [_entry(marker, wall_ms) for marker in markers]
-    path.append(entries, acks=-1, timeout_ms=timeout_ms, on_done=done, origin=AppendOrigin.COORDINATOR)
+    path.append(entries, acks=-1, timeout_ms=timeout_ms, on_done=done, origin=AppendOrigin.COORDINATOR, on_late=on_late)
 
 
 def _entry(marker: MarkerEntry, wall_ms: int) -> ProduceEntry:

@@ -38,6 +38,7 @@ anew. The others wait in the order in which they came, each once, and keep their
 
 OnIoError = Callable[[OSError, TopicPartition], None]
 OnDone = Callable[[list[ProduceResult]], None]
+OnLate = Callable[[ErrorCode], None]
 
 
 class ProducePath:
@@ -76,12 +77,13 @@ class ProducePath:
         origin: AppendOrigin,
         lease: Lease | None = None,
         transaction: ProduceTransaction | None = None,
+        on_late: OnLate | None = None,
     ) -> None:
         if acks not in (-1, 0, 1):
             message = f"acks={acks}: allowed are -1, 0 and 1"
             on_done([ProduceResult(tp=e.tp, error=ErrorCode.INVALID_REQUIRED_ACKS, message=message) for e in entries])
             return
-        request = _Request(self, entries, acks == -1, timeout_ms, on_done, origin)
+        request = _Request(self, entries, acks == -1, timeout_ms, on_done, origin, on_late)
         enrolment = None if transaction is None else self.enroller.begin(entries, transaction)
         if enrolment is not None or not request.go_on(CHECK_IN_PLACE):
             rest = begin(self._tasks, self._go_on(request, enrolment, lease), name="produce-checks")
@@ -111,7 +113,9 @@ class ProducePath:
         if parked is None:
             self._parked += 1
             name = f"p{self._parked}" if self._tracer is not None else ""
-            parked = request.parked = ParkedProduce(request.results, request.on_done, self._deadlines, self._tracer, name)
+            parked = request.parked = ParkedProduce(
+                request.results, request.on_done, self._deadlines, self._tracer, name, request.on_late
+            )
         if self._tracer is not None:
             self._tracer.emit(ProduceParked(tp=tp, id=parked.name, until_hw=until_hw))
         return parked
@@ -139,6 +143,7 @@ class _Request:
         "_timeout_ms",
         "held",
         "on_done",
+        "on_late",
         "parked",
         "results",
     )
@@ -151,6 +156,7 @@ class _Request:
         timeout_ms: int,
         on_done: OnDone,
         origin: AppendOrigin,
+        on_late: OnLate | None,
     ) -> None:
         self._path = path
         self._entries = entries
@@ -160,6 +166,7 @@ class _Request:
         self._next = 0
         self._checks: dict[int, BatchCheck] = {}
         self.on_done = on_done
+        self.on_late = on_late
         self.results: list[ProduceResult] = []
         self.parked: ParkedProduce | None = None
         self.held = False

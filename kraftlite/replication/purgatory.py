@@ -16,6 +16,8 @@ from kraftlite.replication.partition import Partition
 from kraftlite.runtime.ports import Clock, TimerHandle, Tracer
 from kraftlite.runtime.trace.partition import ProduceCompleted
 
+UNDECIDED: Final = frozenset({ErrorCode.REQUEST_TIMED_OUT, ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND})
+"""The verdicts behind which the record is in the log all the same, and may become committed at any time (RP-03, RP-04)."""
 GRANULARITY_MS: Final = Tuning().deadline_granularity_ms
 """Deadlines are rounded up to a multiple of it: what expires together shares one bucket and one timer."""
 
@@ -81,9 +83,25 @@ class Deadlines:
 
 
 class ParkedProduce:
-    """An acks=all request of which some entries wait for the HW. `on_done` is called once, when the last has its verdict."""
+    """An acks=all request of which some entries wait for the HW. `on_done` is called once, when the last has its verdict.
 
-    __slots__ = ("_deadlines", "_due", "_left", "_on_done", "_partitions", "_results", "_tracer", "_verdicts", "done", "name")
+    With `on_late` it waits for its fate, however long that takes: until the HW passes, or until nobody leads here any more. What
+    is `UNDECIDED` is told to `on_late` then, the first of it, and ends nothing.
+    """
+
+    __slots__ = (
+        "_deadlines",
+        "_due",
+        "_left",
+        "_on_done",
+        "_on_late",
+        "_partitions",
+        "_results",
+        "_tracer",
+        "_verdicts",
+        "done",
+        "name",
+    )
 
     def __init__(
         self,
@@ -92,9 +110,11 @@ class ParkedProduce:
         deadlines: Deadlines,
         tracer: Tracer | None,
         name: str,
+        on_late: Callable[[ErrorCode], None] | None = None,
     ) -> None:
         self._results = results
         self._on_done = on_done
+        self._on_late = on_late
         self._deadlines = deadlines
         self._tracer = tracer
         self._partitions: list[tuple[Partition, int]] = []
@@ -120,6 +140,9 @@ class ParkedProduce:
         """A partition's verdict on entry `index`. The append itself stands, whatever the verdict (RP-03, RP-04)."""
         if self.done or self._verdicts >> index & 1:
             return
+        if self.outlasts(error):
+            self._tell_late(error)
+            return
         self._verdicts |= 1 << index
         result = self._results[index]
         if error is not ErrorCode.NONE:
@@ -129,6 +152,15 @@ class ParkedProduce:
             name = None if error is ErrorCode.NONE else error.name
             self._tracer.emit(ProduceCompleted(tp=result.tp, id=self.name, base=result.base_offset, error=name))
         self._finish_one()
+
+    def outlasts(self, error: ErrorCode) -> bool:
+        """Return whether it goes on waiting after such a verdict."""
+        return self._on_late is not None and error in UNDECIDED and not self.done
+
+    def _tell_late(self, error: ErrorCode) -> None:
+        on_late, self._on_late = self._on_late, _known
+        assert on_late is not None, "only what waits for its fate can be late"
+        on_late(error)
 
     def _finish_one(self) -> None:
         self._left -= 1
@@ -147,3 +179,7 @@ class ParkedProduce:
             self.complete(index, ErrorCode.REQUEST_TIMED_OUT)
         for partition, _ in waiting:
             partition.waiting.forget_done()
+
+
+def _known(error: ErrorCode) -> None:
+    """It was told that it is late."""

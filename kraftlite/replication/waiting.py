@@ -15,6 +15,10 @@ class Parked(Protocol):
 
     def complete(self, index: int, error: ErrorCode) -> None: ...
 
+    def outlasts(self, error: ErrorCode) -> bool:
+        """Return whether it goes on waiting when it is completed with this error."""
+        ...
+
     @property
     def done(self) -> bool: ...
 
@@ -56,10 +60,16 @@ class WaitingProduces:
             self.queue.popleft()
 
     def fail(self, error: ErrorCode) -> None:
-        """Complete all with an error; one that is parked meanwhile waits for the next leadership."""
+        """Complete all with an error; one that is parked meanwhile waits for the next leadership. Those stay that the error is
+        not the last word for."""
         queue, self.queue = self.queue, None
-        for _, parked, index in queue or ():
+        stay = []
+        for required_hw, parked, index in queue or ():
+            if parked.outlasts(error):
+                stay.append((required_hw, parked, index))
             parked.complete(index, error)
+        for required_hw, parked, index in stay:
+            self.park(required_hw, parked, index)
 
     def check(self, tp: TopicPartition, hw: int | None) -> None:
         """Raise AssertionError when an invariant does not hold. `hw` None: nobody leads."""

@@ -27,6 +27,7 @@ _SETTLE_S: Final = 0.2
 """The time that a stream that is being closed is given to say so to the peer."""
 
 
+Answer: TypeAlias = "asyncio.Future[codec.Frame]"
 _Unary: TypeAlias = tuple[Any, codec.MessageCodec[Req], codec.MessageCodec[Res]]
 """gRPC's callable of a unary method, and the codecs of its two messages."""
 
@@ -87,6 +88,11 @@ class Peer:
             stream = HotStream(self._channel, self.endpoint, method, self._tracer, self._coding)
             self._streams[method] = stream
         return stream
+
+    def lose(self) -> list[Answer]:
+        """Let the answers to the calls of hot methods that are under way reach nobody: for the injection of faults. Returns what
+        the callers wait for."""
+        return [answer for stream in self._streams.values() for answer in stream.lose()]
 
     async def close(self) -> None:
         for stream in self._streams.values():
@@ -219,6 +225,11 @@ class HotStream(Generic[Req, Res]):
         for answer in waiting.values():
             if not answer.done():
                 answer.set_exception(TransportError(f"{self._method} to {self._endpoint}: {reason}"))
+
+    def lose(self) -> list[Answer]:
+        """Forget the calls under way: see `Peer.lose`."""
+        lost, self._waiting = self._waiting, {}
+        return list(lost.values())
 
     async def close(self) -> None:
         tasks = [self._reader, self._writer]

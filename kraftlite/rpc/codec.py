@@ -35,6 +35,7 @@ _MODULES: Final = {
     "Replica": "replica_pb2",
     "Transactions": "transactions_pb2",
     "Introspection": "introspection_pb2",
+    "Faults": "faults_pb2",
 }
 
 # Tags of the frame fields: (field number << 3) | wire type.

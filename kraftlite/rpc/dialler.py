@@ -60,6 +60,13 @@ class TlsDialler(Relay):
             found.abort()
             local.abort()
             return
+        try:
+            source.watch(found)
+        except ValueError as error:
+            found.abort()
+            self._failed(str(error), refused=True)
+            local.abort()
+            return
         peer = Half(self)
         peer.other, local.other = local, peer
         self._carried[peer] = None

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple, Protocol
+from typing import Final, NamedTuple, Protocol
 
+from kraftlite.model.limits import KIB
 from kraftlite.model.principal import Principal
+
+MAX_MESSAGE_BYTES: Final = 64 * KIB
+"""The longest message of a mechanism that is looked at; real ones have at most a few kilobytes."""
 
 
 class Authenticated(NamedTuple):
@@ -36,6 +40,20 @@ class ServerExchange(Protocol):
     def evaluate(self, token: bytes, now_ms: int) -> Reply:
         """Answer the client's next message. Raises SaslRefused."""
         ...
+
+
+def check_name(name: str) -> None:
+    """Raise SaslRefused for a name that is no text: half a pair of surrogates, as JSON can have it, cannot be sent or written."""
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        raise SaslRefused("the name is not UTF-8") from None
+
+
+def check_size(token: bytes) -> None:
+    """Raise SaslRefused for a message that is too long to be one."""
+    if len(token) > MAX_MESSAGE_BYTES:
+        raise SaslRefused(f"a message of {len(token)} bytes: allowed are {MAX_MESSAGE_BYTES}")
 
 
 def refused_openly(text: str) -> SaslRefused:

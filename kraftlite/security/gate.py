@@ -10,6 +10,7 @@ from kraftlite.model.errors import ApiError
 from kraftlite.model.principal import Principal, Requester
 from kraftlite.model.shown import shown
 from kraftlite.runtime.ports import Tracer
+from kraftlite.runtime.ration import Ration
 from kraftlite.runtime.trace.security import AccessDenied
 from kraftlite.security.authorizer import Authorizer, Decision
 
@@ -26,13 +27,10 @@ class Gate:
 
     def __init__(self, authorizer: Authorizer, now_ms: Callable[[], int], tracer: Tracer) -> None:
         self.authorizer = authorizer
-        self._now_ms = now_ms
         self._tracer = tracer
         self.allowed = 0
         self.denied = 0
-        self._second = -1
-        self._told = 0
-        self._left_out = 0
+        self._ration = Ration(now_ms, AUDITED_PER_SECOND)
 
     def rights(self, requester: Requester, api: str) -> Rights:
         return Rights(self, requester, api)
@@ -44,14 +42,8 @@ class Gate:
 
     def audit(self, rights: Rights, operation: Operation, kind: ResourceType, name: str, decision: Decision) -> None:
         """Tell that something was refused, unless too much was told in this second."""
-        second = self._now_ms() // 1_000
-        if second != self._second:
-            self._second, self._told = second, 0
-        if self._told >= AUDITED_PER_SECOND:
-            self._left_out += 1
+        if not self._ration.admits():
             return
-        self._told += 1
-        left_out, self._left_out = self._left_out, 0
         asked = rights.requester
         self._tracer.emit(
             AccessDenied(
@@ -62,7 +54,7 @@ class Gate:
                 operation=operation.name,
                 resource=f"{_KINDS[kind]}:LITERAL:{shown(name)}",
                 rule=shown(decision.rule, RULE_CHARACTERS),
-                left_out=left_out or None,
+                left_out=self._ration.left_out(),
             )
         )
 

@@ -10,12 +10,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple, Protocol
 
-from kraftlite.model.limits import KIB
 from kraftlite.model.principal import USER, Principal
-from kraftlite.security.exchange import Authenticated, Reply, SaslRefused, refused_openly
+from kraftlite.security.exchange import Authenticated, Reply, SaslRefused, check_name, check_size, refused_openly
 
-MAX_TOKEN_BYTES: Final = 64 * KIB
-"""The longest token that is looked at; real ones have a few kilobytes."""
 _MESSAGE: Final = re.compile(
     r"n,(?:a=(?P<authzid>(?:[^=,\x00\x01]|=2C|=3D)+))?,\x01(?P<pairs>(?:[A-Za-z]+=[\x20-\x7e \t\r\n]+\x01)*)\x01"
 )
@@ -57,8 +54,7 @@ class OAuthBearerServer:
     def evaluate(self, token: bytes, now_ms: int) -> Reply:
         if self._refused is not None:
             raise refused_openly(self._refused)
-        if len(token) > MAX_TOKEN_BYTES:
-            raise SaslRefused(f"a message of {len(token)} bytes: allowed are {MAX_TOKEN_BYTES}")
+        check_size(token)
         found = _MESSAGE.fullmatch(token.decode("utf-8", "replace"))
         if found is None:
             raise SaslRefused("Invalid OAUTHBEARER client first message")
@@ -72,6 +68,7 @@ class OAuthBearerServer:
             told = {"status": error.status} | ({"scope": error.scope} if error.scope else {})
             self._refused = json.dumps(told, separators=(",", ":"))
             return Reply(self._refused.encode())
+        check_name(owner.name)
         asked = found["authzid"]
         if asked and asked.replace("=2C", ",").replace("=3D", "=") != owner.name:
             raise refused_openly(

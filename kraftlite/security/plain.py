@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from kraftlite.model.principal import USER, Principal
-from kraftlite.security.exchange import Authenticated, Reply, SaslRefused, refused_openly
+from kraftlite.security.exchange import Authenticated, Reply, SaslRefused, check_size, refused_openly
 from kraftlite.security.jaas import LoginModule
 
 _USER: Final = "user_"
@@ -22,6 +22,7 @@ class PlainServer:
         self._users = users
 
     def evaluate(self, token: bytes, now_ms: int) -> Reply:
+        check_size(token)
         try:
             parts = token.decode().split("\0")
         except UnicodeDecodeError:

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 from kraftlite.model.principal import USER, Principal
-from kraftlite.security.exchange import Authenticated, Reply, SaslRefused, refused_openly
+from kraftlite.security.exchange import Authenticated, Reply, SaslRefused, check_size, refused_openly
 
 HASHES: Final = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
 NUMBERS: Final = {"SCRAM-SHA-256": 1, "SCRAM-SHA-512": 2}
@@ -82,6 +82,7 @@ class ScramServer:
         self._server_first = ""
 
     def evaluate(self, token: bytes, now_ms: int) -> Reply:
+        check_size(token)
         try:
             text = token.decode()
         except UnicodeDecodeError:

@@ -74,9 +74,17 @@ KINDS: Final[Mapping[str, Damage]] = {
 }
 
 
-def damage_files(disk: MemDisk, log_dir: str, tp: TopicPartition, rng: random.Random) -> str:
-    """Do one kind of damage to a partition that has records, and return what it was."""
+NOT_AMONG_GAPS: Final[Mapping[str, str]] = {"second segment lost": "first segment lost"}
+"""The damage that nobody can tell from the work of compaction, and that which is done instead: between two segments of such a log
+offsets may be missing anyway."""
+
+
+def damage_files(disk: MemDisk, log_dir: str, tp: TopicPartition, rng: random.Random, *, gaps: bool = False) -> str:
+    """Do one kind of damage to a partition that has records, and return what it was. `gaps`: offsets of the log may be missing
+    because it is compacted, or once was."""
     kind = rng.choice(list(KINDS))
+    if gaps:
+        kind = NOT_AMONG_GAPS.get(kind, kind)
     KINDS[kind](disk, log_dir, tp)
     return kind
 

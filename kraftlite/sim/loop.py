@@ -8,14 +8,16 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
-import heapq
 import random
 from asyncio import events
 from collections import deque
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Coroutine
+from heapq import heappop, heappush
+from typing import Any, TypeVar
 
 from kraftlite.simhost.process import OUTSIDE, PID, Cancellable, context_of, is_inert
+
+T = TypeVar("T")
 
 
 class SimulationIdle(Exception):
@@ -75,7 +77,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
         self.steps = 0
         self.pid_now = OUTSIDE
         self.after_step: Callable[[int], None] | None = None
-        """Called with the process id after each callback but those that `skips`."""
+        """Called with the process id after each callback of a node but those that `skips`."""
         self.skips: Callable[[Callable[..., object]], bool] = is_inert
 
     # --- time
@@ -88,11 +90,26 @@ class VirtualLoop(asyncio.BaseEventLoop):
 
     # --- scheduling
 
+    get_debug: Any = bool
+    """Never: asked at the birth of each future and task, so it has no frame of its own."""
+
+    def create_future(self) -> asyncio.Future[Any]:
+        return asyncio.Future(loop=self)
+
+    def create_task(  # type: ignore[override]
+        self, coro: Coroutine[Any, Any, T], *, name: str | None = None, context: contextvars.Context | None = None
+    ) -> asyncio.Task[T]:
+        return asyncio.Task(coro, loop=self, name=name, context=context)
+
     def call_soon(  # type: ignore[override]
         self, callback: Callable[..., object], *args: Any, context: contextvars.Context | None = None
     ) -> events.Handle:
         handle = _Handle(callback, args, context)
-        self._enqueue(handle)
+        queue = self._queues.get(handle.pid)
+        if queue:
+            queue.append(handle)
+        else:
+            self._enqueue(handle)
         return handle  # type: ignore[return-value]
 
     def call_soon_threadsafe(  # type: ignore[override]
@@ -115,12 +132,13 @@ class VirtualLoop(asyncio.BaseEventLoop):
     def at_us(self, when_us: int, callback: Callable[[], object], context: contextvars.Context) -> Cancellable:
         """Schedule a callback as `call_at` does, in integer microseconds."""
         handle = _Handle(callback, (), context)
-        self._push(when_us, handle)
+        self._made += 1
+        heappush(self._timers, (max(when_us, self._now_us), self._made, handle))
         return handle
 
     def _push(self, when_us: int, handle: _Handle) -> None:
         self._made += 1
-        heapq.heappush(self._timers, (max(when_us, self._now_us), self._made, handle))
+        heappush(self._timers, (max(when_us, self._now_us), self._made, handle))
 
     def _enqueue(self, handle: _Handle) -> None:
         pid = handle.pid
@@ -168,11 +186,12 @@ class VirtualLoop(asyncio.BaseEventLoop):
 
     def _run_once(self) -> None:
         """Callbacks, until the loop is told to stop. asyncio's `run_forever` calls this."""
-        timers, runnable, queues, draw_bits = self._timers, self._runnable, self._queues, self._draw_bits
+        timers, runnable, queues, costs = self._timers, self._runnable, self._queues, self._cost_us
+        draw_bits = self._draw_bits
         while True:
             now_us = self._now_us
             while timers and (timers[0][0] <= now_us or timers[0][2].callback is None):
-                handle = heapq.heappop(timers)[2]
+                handle = heappop(timers)[2]
                 if handle.callback is not None:
                     self._enqueue(handle)
             count = len(runnable)
@@ -194,23 +213,24 @@ class VirtualLoop(asyncio.BaseEventLoop):
                 del runnable[at]
             callback = handle.callback
             if callback is not None:
-                self._run(handle, callback, pid)
+                self.steps += 1
+                self.pid_now = pid
+                try:
+                    handle.context.run(callback, *handle.args)
+                except (SystemExit, KeyboardInterrupt):
+                    raise
+                except BaseException as fault:  # noqa: BLE001 as asyncio's own handles do
+                    self._report(fault, handle, callback)
+                if pid:
+                    if costs and pid in costs:
+                        self._charge(pid)
+                    if self.after_step is not None and not self.skips(callback):
+                        self.after_step(pid)
             if self._stopping:  # type: ignore[attr-defined]
                 return
 
-    def _run(self, handle: _Handle, callback: Callable[..., object], pid: int) -> None:
-        self.steps += 1
-        self.pid_now = pid
-        try:
-            handle.context.run(callback, *handle.args)
-        except (SystemExit, KeyboardInterrupt):
-            raise
-        except BaseException as fault:  # noqa: BLE001 as asyncio's own handles do
-            self.call_exception_handler({"message": f"Exception in callback {callback}", "exception": fault, "handle": handle})
-        if self._cost_us and pid in self._cost_us:
-            self._charge(pid)
-        if self.after_step is not None and not self.skips(callback):
-            self.after_step(pid)
+    def _report(self, fault: BaseException, handle: _Handle, callback: Callable[..., object]) -> None:
+        self.call_exception_handler({"message": f"Exception in callback {callback}", "exception": fault, "handle": handle})
 
     def _process_events(self, event_list: object) -> None:
         return None

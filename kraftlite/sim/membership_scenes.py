@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Sequence
+from itertools import combinations
 from typing import Final
 
 from kraftlite.sim.fault_plan import FaultPlan
@@ -40,7 +41,7 @@ def draw(seed: int, shape: Shape, duration_ms: int) -> list[FaultPlan]:
 
 def play(name: str, seed: int, shape: Shape, duration_ms: int) -> tuple[FaultPlan, ...]:
     """One scene, again and again. Raises KeyError for a name that there is not."""
-    scene, rng = SCENES[name], random.Random(f"membership/scene/{name}/{seed}")
+    scene, rng = ALL[name], random.Random(f"membership/scene/{name}/{seed}")
     found: list[FaultPlan] = []
     at_ms = 1_000
     while at_ms < duration_ms:
@@ -203,6 +204,21 @@ def few_are_left(rng: random.Random, shape: Shape, at_ms: int) -> Sequence[Fault
     return found
 
 
+def asked_before_a_commit(rng: random.Random, shape: Shape, at_ms: int) -> Sequence[FaultPlan]:
+    """V11: messages take long, the leader goes, and the next one is asked for changes before it has heard of any follower."""
+    controllers = _some(rng, shape)
+    late_us = 1000 * rng.choice((100, 200, 400))
+    kinds = [rng.choice(("add-voter", "remove-voter")) for _ in range(30)]
+    return (
+        *(
+            FaultPlan(at_ms=at_ms, kind="late", target=one, other=another, for_ms=5_000, amount=late_us)
+            for one, another in combinations(controllers, 2)
+        ),
+        FaultPlan(at_ms=at_ms + 300, kind="kill", target="controller", for_ms=rng.choice((50, 2_000, 4_000))),
+        *(FaultPlan(at_ms=at_ms + 400 + 150 * n, kind=it, target=rng.choice(controllers)) for n, it in enumerate(kinds)),
+    )
+
+
 SCENES: Final[dict[str, Scene]] = {
     "added-alone": added_alone,
     "removed-alone": removed_alone,
@@ -215,3 +231,6 @@ SCENES: Final[dict[str, Scene]] = {
     "new-disk-votes": new_disk_votes,
     "few-are-left": few_are_left,
 }
+LATER: Final[dict[str, Scene]] = {"asked-before-a-commit": asked_before_a_commit}
+"""Scenes that are played by name alone: a name among the others would change what every seed draws."""
+ALL: Final[dict[str, Scene]] = SCENES | LATER

@@ -26,6 +26,7 @@ from kraftlite.sim.checkers.base import Checker, CheckerFactory, LivenessViolati
 from kraftlite.sim.checkers.told import Told
 from kraftlite.sim.client import records_of
 from kraftlite.sim.cluster import SimCluster
+from kraftlite.sim.collecting import collecting_rarely
 from kraftlite.sim.coverage import Coverage
 from kraftlite.sim.fault_plan import FaultPlan, UnknownNode
 from kraftlite.sim.history import History
@@ -37,9 +38,9 @@ from kraftlite.sim.knobs import turned
 from kraftlite.sim.loop import SimulationIdle, VirtualLoop
 from kraftlite.sim.shape import Shape, of_release
 from kraftlite.sim.shape import draw as draw_shape
-from kraftlite.sim.themes import ADMIN, DIRECTORIES, KNOBS, LOGS, MEMBERSHIP, PLAIN, TRANSACTIONS, TROUBLES
+from kraftlite.sim.themes import ADMIN, DIRECTORIES, KNOBS, LOGS, MEMBERSHIP, PLAIN, SECURITY, TRANSACTIONS, TROUBLES
 from kraftlite.sim.workload import Workload
-from kraftlite.sim.workloads import levels, logs, membership_settings, transaction_settings
+from kraftlite.sim.workloads import levels, logs, membership_settings, security_settings, transaction_settings
 from kraftlite.simhost.host import SimHost
 from kraftlite.simhost.network import AnyExchange
 
@@ -88,7 +89,7 @@ class RunPlan:
             shape = elr_scenes.with_feature(shape, seed)
             shape = levels.with_beginning(shape, seed, self.theme)
             if knobs is None and (self.theme == KNOBS or self.knobs_seed is not None):
-                knobs = draw_knobs(_either(self.knobs_seed, self.seed), shape.config)
+                knobs = draw_knobs(_either(self.knobs_seed, self.seed), shape.config, shape.max_delay_us)
         shape = turned(shape, knobs or {})
         faults = self.faults
         if faults is None:
@@ -103,6 +104,7 @@ _THEMED: Final = {
     DIRECTORIES: log_dir_faults.several,
     TRANSACTIONS: transaction_settings.vary,
     MEMBERSHIP: membership_settings.vary,
+    SECURITY: security_settings.vary,
 }
 """The change that a theme makes to a shape that is drawn."""
 
@@ -154,7 +156,8 @@ def run(
         from kraftlite.sim.checkers.catalog import ALL
 
         checkers = ALL
-    return _Run(plan, checkers, sink).go()
+    with collecting_rarely():
+        return _Run(plan, checkers, sink).go()
 
 
 class _Run:

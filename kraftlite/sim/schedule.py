@@ -31,7 +31,7 @@ def draw_all(seed: int, shape: Shape, duration_ms: int, theme: str = PLAIN) -> t
 
 def scene_names(theme: str) -> Sequence[str]:
     """The scenes that can be played by their names in a theme; outside of one, those of transactions."""
-    return tuple(membership_scenes.SCENES if theme == MEMBERSHIP else transaction_scenes.ALL)
+    return tuple(membership_scenes.ALL if theme == MEMBERSHIP else transaction_scenes.ALL)
 
 
 def play(theme: str, name: str, seed: int, shape: Shape, duration_ms: int) -> tuple[FaultPlan, ...]:

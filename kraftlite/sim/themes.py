@@ -17,6 +17,7 @@ TROUBLES: Final = "troubles"
 TRANSACTIONS: Final = "transactions"
 DIRECTORIES: Final = "directories"
 MEMBERSHIP: Final = "membership"
+SECURITY: Final = "security"
 
 THEMES: Final = {
     PLAIN: "nothing more",
@@ -27,6 +28,7 @@ THEMES: Final = {
     TRANSACTIONS: "transactional producers, copiers and readers of what is committed",
     DIRECTORIES: "brokers with several log directories, which fail one at a time, and replicas that are moved between them",
     MEMBERSHIP: "controllers that are added to the voters, removed, replaced and moved",
+    SECURITY: "users whose rights and quotas change while they use them",
     TROUBLES: "disks, clocks and event loops that fail, and small internal sizes",
 }
 SETTLED: Final = (PLAIN,)

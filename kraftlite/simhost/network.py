@@ -27,7 +27,7 @@ from kraftlite.simhost.process import Cancellable, ProcessLoop, inert
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
-WIRED = frozenset({"Raft", "Controller", "Replica", "Introspection"})
+WIRED = frozenset({"Raft", "Controller", "Replica", "Introspection", "Faults"})
 """Services whose messages have a codec; those of simulated clients have none."""
 
 ReplyCallback = Callable[["Exchange[Any, Any]"], None]
@@ -91,6 +91,7 @@ class SimNetwork:
     def __init__(self, loop: ProcessLoop, rng: random.Random, outside: contextvars.Context, *, wire: bool = False) -> None:
         self.loop = loop
         self.rng = rng
+        self._draw_bits = rng.getrandbits
         self.outside = outside
         self.default = Link()
         self.stats = NetworkStats()
@@ -166,7 +167,7 @@ class SimNetwork:
         if link.cut or (link.loss and rng.randrange(1_000_000) < link.loss):
             self.stats.lost += 1
             return
-        delay = rng.randint(link.min_us, link.max_us) if source != target else min(1, link.max_us)
+        delay = self._between(link.min_us, link.max_us) if source != target else min(1, link.max_us)
         if link.slow_chance and rng.randrange(1_000_000) < link.slow_chance:
             delay += rng.randint(1, max(1, link.slow_us))
         if link.held_until_us:
@@ -175,6 +176,17 @@ class SimNetwork:
         if link.duplicates and rng.randrange(1_000_000) < link.duplicates:
             self.stats.duplicated += 1
             self.at(delay + rng.randint(1, 4 * link.max_us), lambda: arrive(exchange))
+
+    def _between(self, least_us: int, most_us: int) -> int:
+        """Draw what `Random.randint` draws, in half of its time. Raises ValueError when nothing lies between."""
+        count = most_us - least_us + 1
+        if count < 1:
+            raise ValueError(f"a link takes from {least_us} to {most_us} us; the second must not be less than the first")
+        bits = count.bit_length()
+        drawn = self._draw_bits(bits)
+        while drawn >= count:
+            drawn = self._draw_bits(bits)
+        return least_us + drawn
 
     def at(self, delay_us: int, callback: Callable[[], object]) -> Cancellable:
         return self.loop.at_us(self.loop.now_us() + delay_us, callback, self.outside)

@@ -12,12 +12,14 @@ from typing import TYPE_CHECKING
 from kraftlite import require_assertions
 
 if TYPE_CHECKING:
-    from kraftlite.testing.base import CLIENTS, Ends, NodeInfo
+    from kraftlite.testing.base import NodeInfo
     from kraftlite.testing.chaos import Chaos
     from kraftlite.testing.cluster import Cluster, SyncCluster
     from kraftlite.testing.conditions import NOBODY, SOMEBODY, PartitionView, Who, other_than
     from kraftlite.testing.errors import ClusterError, WaitTimeout
     from kraftlite.testing.factory import ClusterFactory
+    from kraftlite.testing.faults import CLIENTS, Ends, Injected
+    from kraftlite.testing.processes import ProcessFaults
     from kraftlite.testing.transactions import TransactionView
 
 __all__ = [
@@ -29,8 +31,10 @@ __all__ = [
     "ClusterError",
     "ClusterFactory",
     "Ends",
+    "Injected",
     "NodeInfo",
     "PartitionView",
+    "ProcessFaults",
     "SyncCluster",
     "TransactionView",
     "WaitTimeout",
@@ -40,11 +44,13 @@ __all__ = [
 
 _MODULES = {
     "chaos": ("Chaos",),
-    "base": ("CLIENTS", "Ends", "NodeInfo"),
+    "base": ("NodeInfo",),
     "cluster": ("Cluster", "SyncCluster"),
     "conditions": ("NOBODY", "SOMEBODY", "PartitionView", "Who", "other_than"),
     "errors": ("ClusterError", "WaitTimeout"),
     "factory": ("ClusterFactory",),
+    "faults": ("CLIENTS", "Ends", "Injected"),
+    "processes": ("ProcessFaults",),
     "transactions": ("TransactionView",),
 }
 

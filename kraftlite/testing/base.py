@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import concurrent.futures
-from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from kraftlite.testing.conditions import PartitionView, Wanted
 from kraftlite.testing.errors import ClusterError
+from kraftlite.testing.faults import CLIENTS, Ends, FaultCalls, Injected, Request, milliseconds
 from kraftlite.testing.layout import NodePlan, check_config, plan
 from kraftlite.testing.thread import LoopThread
 
@@ -18,13 +19,10 @@ if TYPE_CHECKING:
     from kraftlite.testing.transactions import TransactionView, WantedTransaction
     from kraftlite.testing.views import Views
 
+__all__ = ["CLIENTS", "Base", "Ends", "NodeInfo"]
 T = TypeVar("T")
-CLIENTS: Final = "clients"
-"""The other end of the brokers' Kafka listeners, for `cut`."""
 READY_LIMIT_S: Final = 30.0
 WAIT_LIMIT_S: Final = 20.0
-
-Ends = int | str | Iterable[int]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,7 +43,7 @@ def _secrets() -> Secrets:
     return Secrets()
 
 
-class Base:
+class Base(FaultCalls):
     """The common part of both clusters: the shape, what acts at once, and what only looks."""
 
     def __init__(
@@ -58,20 +56,28 @@ class Base:
         racks: Sequence[str] = (),
         directories: int = 1,
         secure: bool = False,
+        record: bool = False,
     ) -> None:
         """Controllers are nodes 1 … C, brokers C+1 …; `combined`: nodes 1 … are both. `config` are Kafka's `server.properties`
         for all nodes, over the short timeouts that are the default here (`kraftlite.testing.layout.FAST`); the lag limit is
         raised with the session timeout. `racks`: where the brokers stand, in turn. `directories`: how many `log.dirs` each broker
-        has; see `log_dirs`. `secure`: clients log in over TLS and may do what ACLs allow (`client_config`). Raises ValueError.
+        has; see `log_dirs`. `secure`: clients log in over TLS and may do what ACLs allow (`client_config`). `record`: from the
+        start on (`recording`). Raises ValueError.
         """
-        self._plans = plan(controllers, brokers, combined, racks, directories)
+        self._begins_as = plan(controllers, brokers, combined, racks, directories)
         self._config = check_config(config or {})
         self._secrets = _secrets() if secure else None
+        self._record = record
         self._thread: LoopThread | None = None
         self._nodes: Nodes | None = None
         self._views: Views | None = None
 
     # --- what there is
+
+    @property
+    def _plans(self) -> tuple[NodePlan, ...]:
+        """The nodes; those of the beginning, where nothing runs."""
+        return self._begins_as if self._nodes is None else self._nodes.plans
 
     @property
     def bootstrap_servers(self) -> str:
@@ -177,6 +183,25 @@ class Base:
         nodes = self._running()
         return self._do(lambda: tuple(nodes.trouble_list()))
 
+    def record(self) -> None:
+        """Record what every node says and does, from now on, in memory and up to 16 MiB; what was recorded before is forgotten.
+
+        `recording` has it. Looking at all nodes 20 times a second costs about a hundredth of a core.
+        """
+        nodes = self._running()
+        self._do(nodes.record)
+
+    def recording(self) -> bytes:
+        """The recording so far: the content of a file for `kraftlite ui FILE`. Raises ClusterError before `record`."""
+        nodes = self._running()
+
+        def made() -> bytes:
+            if nodes.recorder is None:
+                raise ClusterError("nothing is recorded: call record() before")
+            return nodes.recorder.made()
+
+        return self._do(made)
+
     # --- faults that act at once
 
     def kill(self, *node_ids: int) -> None:
@@ -203,31 +228,25 @@ class Base:
         """They go on where they stood, and find out what they have missed."""
         self._act(node_ids, lambda nodes: nodes.resume(node_ids))
 
-    def cut(self, a: Ends, b: Ends, *, one_way: bool = False) -> None:
-        """Messages between the nodes `a` and `b` (each an id or several) vanish; `one_way`: only those from a to b.
+    def _inject(self, requests: Sequence[Request], for_s: float | None) -> Injected:
+        nodes, for_ms = self._running(), milliseconds(for_s)
+        ids = self._do(lambda: nodes.faults.begin(requests, for_ms))
+        self._turn()
+        return Injected(lambda: self._end_faults(ids))
 
-        `cut(CLIENTS, 4)` takes a broker away from its clients: nothing arrives, and what was in flight arrives after `heal`, as
-        with TCP. `cut(4, CLIENTS, one_way=True)` lets requests in and holds only the answers.
-        """
-        if b == CLIENTS:
-            self._cut_clients(a, b, requests=not one_way, responses=True)
-            return
-        if a == CLIENTS:
-            self._cut_clients(b, a, requests=True, responses=not one_way)
-            return
-        pairs = self._pairs(a, b)
+    def _end_delays(self, pairs: Sequence[tuple[int, int]]) -> None:
         nodes = self._running()
-        links = pairs if one_way else pairs + [(y, x) for x, y in pairs]
-        self._do(lambda: nodes.cut(links))
+        self._do(lambda: nodes.faults.end_delays(pairs))
 
-    def delay(self, a: Ends, b: Ends, ms: int) -> None:
-        """Every message between `a` and `b` takes `ms` milliseconds, from now on; 0 is as before."""
-        if isinstance(ms, bool) or not isinstance(ms, int) or ms < 0:
-            raise ValueError(f"ms={ms!r}: allowed is a whole number of at least 0")
-        pairs = self._pairs(a, b)
+    def _fallible(self) -> tuple[int, ...]:
         nodes = self._running()
-        links = pairs + [(y, x) for x, y in pairs]
-        self._do(lambda: nodes.delay(links, ms))
+        return self._do(lambda: tuple(it for it in self.brokers if nodes.hosts[it].running))
+
+    def _end_faults(self, ids: Sequence[int]) -> None:
+        nodes = self._nodes
+        if nodes is not None:
+            self._do(lambda: nodes.faults.end(ids))
+            self._turn()
 
     def hold_markers(self) -> None:
         """Let no coordinator send markers of transactions, also one that takes over or starts, until `release_markers` or `heal`:
@@ -268,9 +287,10 @@ class Base:
         return self._do(lambda: tuple(node_id for node_id, paths in sorted(nodes.lost.items()) if paths))
 
     def heal(self) -> None:
-        """No cut and no delay any more, no markers that are held, no directory that fails. Nodes that are down or paused stay
-        so."""
+        """No cut, no delay and no other fault any more, no markers that are held, no directory that fails. Nodes that are down or
+        paused stay so."""
         self._do(self._running().heal)
+        self._turn()
 
     # --- inside
 
@@ -285,32 +305,6 @@ class Base:
             names = ", ".join(f"{it.node_id} ({' and '.join(it.roles)})" for it in self._plans)
             raise ValueError(f"there is no node {node_id!r}; the nodes are {names}")
         return node_id
-
-    def _ids(self, ends: Ends) -> list[int]:
-        if isinstance(ends, str) or not isinstance(ends, Iterable):
-            return [self._check(ends)]
-        return [self._check(it) for it in ends]
-
-    def _pairs(self, a: Ends, b: Ends) -> list[tuple[int, int]]:
-        left, right = self._ids(a), self._ids(b)
-        for node_id in left:
-            if node_id in right:
-                raise ValueError(f"node {node_id} is on both sides; a node always reaches itself")
-        return [(x, y) for x in left for y in right]
-
-    def _cut_clients(self, ends: Ends, other: Ends, *, requests: bool, responses: bool) -> None:
-        if ends == other:
-            raise ValueError("clients are on both sides; say which brokers they are cut from")
-        node_ids, nodes = self._ids(ends), self._running()
-        for node_id in node_ids:
-            if node_id not in self.brokers:
-                raise ValueError(f"node {node_id} is not a broker: it has no clients; brokers are {self.brokers}")
-
-        def cut() -> None:
-            for node_id in node_ids:
-                nodes.cut_clients(node_id, requests=requests, responses=responses)
-
-        self._do(cut)
 
     def _act(self, node_ids: Sequence[int], action: Callable[[Nodes], None]) -> None:
         self._check_all(node_ids)
@@ -354,8 +348,10 @@ class Base:
         from kraftlite.testing.nodes import Nodes
         from kraftlite.testing.views import Views
 
-        nodes = Nodes(thread.loop, self._plans, self._config, self._secrets)
+        nodes = Nodes(thread.loop, self._begins_as, self._config, self._secrets)
         self._nodes, self._views = nodes, Views(nodes)
+        if self._record:
+            nodes.record()
         for it in self._plans:
             nodes.boot(it.node_id)
         await nodes.ready([it.node_id for it in self._plans], READY_LIMIT_S)
@@ -389,6 +385,17 @@ class Base:
     def _stop(self, node_ids: Sequence[int]) -> concurrent.futures.Future[None]:
         self._check_all(node_ids)
         return self._submit(lambda: self._running().stop(node_ids))
+
+    def _grow(self, role: str, rack: str | None = None) -> concurrent.futures.Future[int]:
+        from kraftlite.testing.growth import add_node
+
+        return self._submit(lambda: add_node(self._running(), self._looking(), role, rack, READY_LIMIT_S))
+
+    def _shrink(self, node_id: int, role: str, fewer_replicas: bool = False) -> concurrent.futures.Future[None]:
+        from kraftlite.testing.growth import remove_node
+
+        self._check(node_id)
+        return self._submit(lambda: remove_node(self._running(), self._looking(), node_id, role, fewer_replicas, READY_LIMIT_S))
 
     def _create_topic(
         self,

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 from kraftlite.testing.conditions import SOMEBODY
 
 if TYPE_CHECKING:
-    from kraftlite.testing.base import Ends
     from kraftlite.testing.cluster import SyncCluster
+    from kraftlite.testing.faults import Ends
 
 
 class Chaos:
@@ -31,6 +31,14 @@ class Chaos:
         self.restart = cluster.restart
         self.cut = cluster.cut
         self.delay = cluster.delay
+        self.refuse = cluster.refuse
+        self.lose = cluster.lose
+        self.slow_disk = cluster.slow_disk
+        self.stall_disk = cluster.stall_disk
+        self.fill_disk = cluster.fill_disk
+        self.jump_clock = cluster.jump_clock
+        self.fail_api = cluster.fail_api
+        self.slow_api = cluster.slow_api
         self.heal = cluster.heal
         self.fail_directory = cluster.fail_directory
         self.mend_directory = cluster.mend_directory

@@ -65,6 +65,27 @@ class Cluster(Base):
         """Stop nodes as SIGTERM does: leaderships are handed over, logs closed. A paused node is resumed for it."""
         await asyncio.wrap_future(self._stop(node_ids))
 
+    async def add_broker(self, rack: str | None = None) -> int:
+        """One more broker, which serves when it returns; its id. It gets replicas of new topics."""
+        return await asyncio.wrap_future(self._grow("broker", rack))
+
+    async def add_controller(self) -> int:
+        """One more controller, which votes when it returns (KIP-853); its id."""
+        return await asyncio.wrap_future(self._grow("controller"))
+
+    async def remove_broker(self, node_id: int, *, fewer_replicas: bool = False) -> None:
+        """Move all replicas off a broker, stop it, and let the cluster forget it; one that is a controller, too, leaves the
+        voters before.
+
+        `fewer_replicas`: partitions for which no other broker is left go on with one replica less. Raises ClusterError, among
+        others where there is no other broker for a replica, and for a node that is no broker."""
+        await asyncio.wrap_future(self._shrink(node_id, "broker", fewer_replicas))
+
+    async def remove_controller(self, node_id: int) -> None:
+        """Remove a controller from the voters, running or not, and stop it. Raises ClusterError, among others where those that
+        are left could elect nobody, and for a node that is a broker, too."""
+        await asyncio.wrap_future(self._shrink(node_id, "controller"))
+
     async def create_topic(
         self,
         name: str,
@@ -180,6 +201,22 @@ class SyncCluster(Base):
     def stop(self, *node_ids: int) -> None:
         """The blocking form of `Cluster.stop`."""
         self._stop(node_ids).result()
+
+    def add_broker(self, rack: str | None = None) -> int:
+        """The blocking form of `Cluster.add_broker`."""
+        return self._grow("broker", rack).result()
+
+    def add_controller(self) -> int:
+        """The blocking form of `Cluster.add_controller`."""
+        return self._grow("controller").result()
+
+    def remove_broker(self, node_id: int, *, fewer_replicas: bool = False) -> None:
+        """The blocking form of `Cluster.remove_broker`."""
+        self._shrink(node_id, "broker", fewer_replicas).result()
+
+    def remove_controller(self, node_id: int) -> None:
+        """The blocking form of `Cluster.remove_controller`."""
+        self._shrink(node_id, "controller").result()
 
     def create_topic(
         self,

@@ -34,6 +34,7 @@ FAST: Final[Mapping[str, str]] = {
     "group.consumer.heartbeat.interval.ms": "200",
     "group.consumer.min.heartbeat.interval.ms": "100",
     "group.consumer.assignment.interval.ms": "0",
+    "kraftlite.faults.enable": "true",
 }
 """The settings in which a node of an embedded cluster differs from production: failures are noticed in a third of a second,
 not in nine."""
@@ -106,7 +107,7 @@ def server_config(
         **config,
         "process.roles": ",".join(node.roles),
         "node.id": str(node.node_id),
-        "controller.quorum.voters": ",".join(f"{it.node_id}@n{it.node_id}:9093" for it in nodes if it.is_controller),
+        "controller.quorum.bootstrap.servers": ",".join(f"n{it.node_id}:9093" for it in nodes if it.is_controller),
         "controller.listener.names": "CONTROLLER",
         "listeners": ",".join(listeners),
         "log.dirs": ",".join(node.log_dirs),
@@ -129,14 +130,19 @@ def _derived(config: Mapping[str, str]) -> dict[str, str]:
     return {"replica.lag.time.max.ms": session} if raised else {}
 
 
+_OWN: Final = (
+    "process.roles", "node.id", "controller.quorum.voters", "controller.quorum.bootstrap.servers", "controller.listener.names",
+    "listeners", "log.dirs", "advertised.listeners", "inter.broker.listener.name", "metadata.log.dir",
+)  # fmt: skip
+
+
 def check_config(config: Mapping[str, object]) -> dict[str, str]:
     """`config` as texts. Raises ValueError for keys that nobody knows, or that the cluster decides itself."""
     from kraftlite.model.broker_configs import broker_key_of
 
-    own = ("process.roles", "node.id", "controller.quorum.voters", "controller.listener.names", "listeners", "log.dirs")
     found = {}
     for key, value in config.items():
-        if key in (*own, "advertised.listeners", "inter.broker.listener.name", "metadata.log.dir"):
+        if key in _OWN:
             raise ValueError(f"config: {key} is decided by the cluster itself")
         if broker_key_of(key) is None:
             raise ValueError(f"config: {key!r} is not a configuration key")

@@ -10,7 +10,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 import kraftlite.broker.server  # noqa: F401 what nodes import late must not stop a cluster that is running
-from kraftlite.model.ids import NodeId
+from kraftlite.config.server import ServerConfig
+from kraftlite.model.ids import random_uuid, uuid_to_str
+from kraftlite.node.forming import Formation, formation
 from kraftlite.node.listeners import import_client_side
 from kraftlite.node.storage import format_directories
 from kraftlite.runtime.trace import TraceEvent
@@ -21,8 +23,10 @@ from kraftlite.simhost.host import SimHost
 from kraftlite.simhost.network import Link, SimNetwork
 from kraftlite.simhost.process import OUTSIDE, context_of
 from kraftlite.simhost.real_time_loop import RealTimeLoop
+from kraftlite.testing.embedded_faults import EmbeddedFaults
 from kraftlite.testing.errors import ClusterError
 from kraftlite.testing.layout import HOST, HeldPort, NodePlan, random_cluster_id, server_config
+from kraftlite.testing.recorded import ClusterRecorder
 from kraftlite.testing.thread import CALL
 
 if TYPE_CHECKING:
@@ -65,33 +69,48 @@ class Nodes:
         """Errors that reached nobody but the loop."""
         self.records: deque[str] = deque(maxlen=RECORDS_KEPT)
         """The latest metadata records as the controllers that were active appended them, and who became active; a line each."""
-        self.client_cuts: dict[int, tuple[bool, bool]] = {}
-        """Node id → (requests do not arrive, responses do not leave)."""
+        self.faults = EmbeddedFaults(self)
         self.markers_held = False
         """No broker sends markers of transactions, nor one that starts."""
         self.failing: dict[tuple[int, str], InjectedError] = {}
         """The log directories that fail, by node id and path."""
         self.lost: dict[int, set[str]] = {}
         """By node id, those that have failed since it was started: it does not use them before it is started again."""
+        self.recorder: ClusterRecorder | None = None
         self.ports = {it.node_id: HeldPort() for it in plans if it.is_broker}
+        self.directories = {it.node_id: random_uuid(self.rng) for it in plans if it.is_controller}
+        """The metadata directories by which the voters know the controllers."""
+        self._config = config
+        self._own: dict[int, Mapping[str, str]] = {}
         self.hosts: dict[int, SimHost] = {}
         loop.set_exception_handler(self._on_loop_error)
         self.cluster_id = random_cluster_id()
         try:
             for plan in plans:
-                self._add(plan, config)
+                self._add(plan, self._first_voters())
         except BaseException:
             self.release_ports()
             raise
 
-    def _add(self, plan: NodePlan, config: Mapping[str, str]) -> None:
+    def _configured(self, plan: NodePlan) -> ServerConfig:
         port, secrets = self.ports.get(plan.node_id), self._secrets
-        own = {} if secrets is None else secrets.node_config()
+        if plan.node_id not in self._own:
+            self._own[plan.node_id] = {} if secrets is None else secrets.node_config()
+        given = {**self._own[plan.node_id], **self._config}
         listener = "PLAINTEXT" if secrets is None else "SASL_SSL"
+        return server_config(plan, self.plans, None if port is None else port.number, given, listener)
+
+    def _first_voters(self) -> str:
+        """The controllers as `format --initial-controllers` takes them."""
+        return ",".join(f"{node_id}@n{node_id}:9093:{uuid_to_str(it)}" for node_id, it in self.directories.items())
+
+    def _add(self, plan: NodePlan, voters: str) -> None:
+        """`voters`: with which the quorum begins; empty: the node comes to one that is there."""
+        secrets = self._secrets
         node = SimHost(
             loop=self.loop,
             network=self.network,
-            config=server_config(plan, self.plans, None if port is None else port.number, {**own, **config}, listener),
+            config=self._configured(plan),
             wall_ms=wall_ms,
             disk=MemDisk(wall_ms=wall_ms),
             serve_clients=True,
@@ -106,13 +125,48 @@ class Nodes:
             self.cluster_id,
             wall_ms=wall_ms(),
             entropy=self.rng,
+            forming=formation(node.config, initial_controllers=voters, entropy=self.rng)
+            if voters
+            else Formation(directory_id=self.directories.get(plan.node_id)),
             add_scram=() if secrets is None else secrets.credentials,
         )
+
+    def join(self, plan: NodePlan) -> None:
+        """Boot a node that was not there before."""
+        self.plans = (*self.plans, plan)
+        if plan.is_broker:
+            self.ports[plan.node_id] = HeldPort()
+        if plan.is_controller:
+            self.directories[plan.node_id] = random_uuid(self.rng)
+        self._add(plan, "")
+        self._shape_changed()
+        self.boot(plan.node_id)
+
+    def leave(self, node_id: int) -> None:
+        """Forget a node; one that still runs is killed."""
+        self.faults.left(node_id)
+        host = self.hosts.pop(node_id)
+        if host.running:
+            host.kill()
+        if node_id in self.ports:
+            self.ports.pop(node_id).release()
+        for known in (self.directories, self.failures, self.lost, self._own):
+            known.pop(node_id, None)
+        self.failing = {key: error for key, error in self.failing.items() if key[0] != node_id}
+        self.plans = tuple(it for it in self.plans if it.node_id != node_id)
+        self._shape_changed()
+
+    def _shape_changed(self) -> None:
+        """Whoever is started from now on is told where the controllers are."""
+        for it in self.plans:
+            self.hosts[it.node_id].config = self._configured(it)
 
     def _on_failure(self, node: SimHost, error: BaseException, where: str) -> None:
         self.failures[node.node_id] = f"{where}: {type(error).__name__}: {error}"
 
     def _on_event(self, node: SimHost, event: TraceEvent) -> None:
+        if self.recorder is not None:
+            self.recorder.event(node, event)
         match event:
             case RecordAppended():
                 line = f"@{event.offset} {event.record} {event.detail}"
@@ -149,7 +203,8 @@ class Nodes:
         self.lost[node_id] = {path for failing, path in self.failing if failing == node_id}
         node = self.hosts[node_id]
         node.boot()
-        self._hold(node_id)
+        self.faults.booted(node_id)
+        self._hold_markers(node_id)
 
     def _running(self, node_id: int) -> SimHost:
         node = self.hosts[node_id]
@@ -246,22 +301,6 @@ class Nodes:
 
     # --- the network
 
-    def cut(self, links: Iterable[tuple[int, int]]) -> None:
-        for source, target in links:
-            self.network.link(NodeId(source), NodeId(target)).cut = True
-
-    def cut_clients(self, node_id: int, *, requests: bool, responses: bool) -> None:
-        before = self.client_cuts.get(node_id, (False, False))
-        self.client_cuts[node_id] = (before[0] or requests, before[1] or responses)
-        self._hold(node_id)
-
-    def _hold(self, node_id: int) -> None:
-        node = self.hosts[node_id].node
-        requests, responses = self.client_cuts.get(node_id, (False, False))
-        if node is not None:
-            self._in_process(node_id, lambda: node.listeners.hold_clients(requests=requests, responses=responses))
-        self._hold_markers(node_id)
-
     def hold_markers(self, held: bool) -> None:
         self.markers_held = held
         for node_id in self.hosts:
@@ -271,25 +310,17 @@ class Nodes:
         node, held = self.hosts[node_id].node, self.markers_held
         broker = None if node is None else node.broker
         if broker is not None:
-            self._in_process(node_id, lambda: broker.transactions.markers.hold(held))
+            self.in_process(node_id, lambda: broker.transactions.markers.hold(held))
 
-    def _in_process(self, node_id: int, action: Callable[[], object]) -> None:
+    def in_process(self, node_id: int, action: Callable[[], object]) -> None:
         """Run a function in the node's process. Callbacks of sockets must be registered there: they are paused with it, and
         gone with it."""
         here = self.hosts[node_id].now
         if here is not None:
             self.loop.call_soon(action, context=context_of(here.pid))
 
-    def delay(self, links: Iterable[tuple[int, int]], delay_ms: int) -> None:
-        for source, target in links:
-            link = self.network.link(NodeId(source), NodeId(target))
-            link.min_us = link.max_us = delay_ms * 1000
-
     def heal(self) -> None:
-        self.network.heal()
-        held, self.client_cuts = list(self.client_cuts), {}
-        for node_id in held:
-            self._hold(node_id)
+        self.faults.clear()
         self.hold_markers(False)
         for node_id, path in list(self.failing):
             self.mend_directory(node_id, path)
@@ -303,9 +334,9 @@ class Nodes:
         found += [f"node {node_id} ended itself: {why}" for node_id, why in self.failures.items()]
         cuts = self.network.cuts()
         found += [f"cut: {', '.join(f'{source} to {target}' for source, target in cuts)}"] if cuts else []
-        found += [f"cut from clients: {', '.join(str(it) for it in sorted(self.client_cuts))}"] if self.client_cuts else []
         delays = self.network.delays()
         found += [f"delayed: {', '.join(f'{source} to {target}' for source, target in delays)}"] if delays else []
+        found += self.faults.troubles()
         found += ["the markers of transactions are held"] if self.markers_held else []
         found += [f"{path} of node {node_id} fails" for node_id, path in self.failing]
         lost = [(node_id, path) for node_id, paths in self.lost.items() for path in sorted(paths)]
@@ -315,8 +346,16 @@ class Nodes:
 
     # --- the end
 
+    def record(self) -> None:
+        """Begin a recording; the one before is over."""
+        if self.recorder is None:
+            self.recorder = ClusterRecorder(self.loop, self.outside, self.hosts, self.cluster_id, wall_ms)
+        self.recorder.begin()
+
     async def close(self) -> None:
         """Kill all, and see that nothing is left. Raises ClusterError when a task of theirs does not end."""
+        if self.recorder is not None:
+            self.recorder.close()
         for node in self.hosts.values():
             node.kill()
         self.release_ports()

@@ -34,6 +34,9 @@ WATCHED: Final = "_kafka_watch"
 _PACKAGE: Final = "kraftlite.testing"
 _ASYNC_MARKERS: Final = ("asyncio", "anyio", "trio")
 WATCH: Final = pytest.StashKey["Watch"]()
+PAGES: Final = "--kraftlite-ui"
+PAGES_PLUGIN: Final = "kraftlite.ui.pytest_pages"
+"""Loaded by its name: it lies above this package, which works without it."""
 MAX_NAME: Final = 150
 """Characters of a test's name that its topic gets; Kafka allows 249 in all."""
 ADMIN_CONFIG: Final[Mapping[str, str | int]] = {
@@ -67,8 +70,22 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         help="use this cluster instead of starting one (host:port,…); tests that break nodes are skipped",
     )
 
+    group.addoption(
+        "--kraftlite-ui",
+        choices=("on-failure", "always"),
+        metavar="WHEN",
+        help="on-failure, always: write what a test did to its embedded cluster as a page in one file (docs/PYTEST.md)",
+    )
+    group.addoption(
+        "--kraftlite-ui-dir",
+        metavar="DIR",
+        help="where these pages go; by default kraftlite-ui, beside the file of --junitxml or else in the root directory",
+    )
+
 
 def pytest_configure(config: pytest.Config) -> None:
+    if config.getoption(PAGES) is not None:
+        config.pluginmanager.import_plugin(PAGES_PLUGIN)
     config.addinivalue_line(
         "markers", "kafka(partitions=1, replication_factor=None, config=None): what the topic of the fixture kafka_topic is like"
     )
@@ -146,7 +163,8 @@ def _kafka_backend(request: pytest.FixtureRequest) -> Iterator[Backend]:
         return
     brokers: int = request.config.getoption("--kafka-nodes")
     small = brokers < 3
-    with cluster.SyncCluster(controllers=1 if small else 3, brokers=brokers, combined=small) as found:
+    record = request.config.getoption(PAGES) is not None
+    with cluster.SyncCluster(controllers=1 if small else 3, brokers=brokers, combined=small, record=record) as found:
         yield backends.Embedded(found)
 
 
@@ -202,7 +220,7 @@ def _kafka_watch(request: pytest.FixtureRequest) -> Iterator[Watch]:
         pytest.fail(str(error), pytrace=False)
     from kraftlite.testing.watch import Watch
 
-    watch = request.node.stash[WATCH] = Watch()
+    watch = request.node.stash[WATCH] = Watch(record=request.config.getoption(PAGES) is not None)
     if any(it in request.fixturenames for it in SHARED):
         watch.attach(request.getfixturevalue("_kafka_backend"))
     yield watch

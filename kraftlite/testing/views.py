@@ -19,6 +19,7 @@ from kraftlite.model.messages.controller import (
     ReplicaAssignment,
 )
 from kraftlite.model.messages.methods import CREATE_TOPICS
+from kraftlite.model.method import Method, Req, Res
 from kraftlite.model.topic_partition import TopicPartition
 from kraftlite.node.build import Node
 from kraftlite.runtime.ports import TransportError
@@ -232,6 +233,14 @@ class Views:
                 )
             await asyncio.sleep(POLL_S)
 
+    async def ask(self, controller: int, method: Method[Req, Res], request: Req, limit_ms: int) -> Res:
+        """Ask a controller as its own tools do. Raises TransportError and ApiError."""
+        return await self._admin.call(Endpoint(f"n{controller}", 9093), method, request, limit_ms)
+
+    def nodes(self) -> dict[int, Node]:
+        """The nodes that have started."""
+        return self._live()
+
     async def _ask_controller(self, topic: CreatableTopic, end_s: float, timeout_s: float) -> None:
         maybe_made = False
         while (left_s := end_s - time.monotonic()) > 0:
@@ -242,8 +251,7 @@ class Views:
             limit_ms = max(1, min(ATTEMPT_MS, int(left_s * 1000)))
             request = CreateTopicsRequest(topics=(topic,), validate_only=False, timeout_ms=limit_ms)
             try:
-                peer = Endpoint(f"n{controller}", 9093)
-                response = await self._admin.call(peer, CREATE_TOPICS, request, limit_ms)
+                response = await self.ask(controller, CREATE_TOPICS, request, limit_ms)
             except TransportError:
                 maybe_made = True  # it may have been done, and only the answer lost
             except ApiError as error:

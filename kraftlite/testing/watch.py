@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -16,7 +17,9 @@ class Watch:
     """Watches the cluster from before a test's other fixtures to after them. The session's cluster is attached when the test
     first uses it."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, record: bool = False) -> None:
+        """`record`: everything that the test does to its clusters is recorded."""
+        self._record = record
         self._backend: Backend | None = None
         self._before: frozenset[str] = frozenset()
         self._own: list[str] = []
@@ -27,6 +30,7 @@ class Watch:
         if self._backend is None:
             self._backend = backend
             self._before = frozenset(backend.topics())
+            self._begin(backend)
 
     def add_topic(self, name: str) -> None:
         """The test's, even when it is not there: its creation failed, or somebody deleted it."""
@@ -34,7 +38,27 @@ class Watch:
 
     def add_cluster(self, cluster: SyncCluster) -> None:
         """One that the test has for itself: it is only shown."""
+        from kraftlite.testing.backends import Embedded
+
         self._clusters.append(cluster)
+        self._begin(Embedded(cluster))
+
+    def _begin(self, backend: Backend) -> None:
+        from kraftlite.testing.backends import Embedded
+
+        if self._record and isinstance(backend, Embedded):
+            backend.cluster.record()
+
+    def recordings(self) -> list[bytes]:
+        """The recordings of the test's clusters that still run, that of the session first."""
+        from kraftlite.testing.backends import Embedded
+
+        session = [self._backend.cluster] if isinstance(self._backend, Embedded) else []
+        found = []
+        for cluster in [*session, *self._clusters]:
+            with contextlib.suppress(ClusterError):  # it was closed
+                found.append(cluster.recording())
+        return found
 
     def report(self) -> str:
         """The clusters as they are now. Never raises: a cluster that does not tell is said to be so."""

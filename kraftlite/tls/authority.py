@@ -8,10 +8,13 @@ from datetime import UTC, datetime, timedelta
 from typing import Final
 
 from cryptography import x509
+from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import pkcs12
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+
+from kraftlite.tls.revocation import entry_for, make_list
 
 AUTHORITY_DAYS: Final = 3_650
 CERTIFICATE_DAYS: Final = 825
@@ -113,6 +116,19 @@ class Authority:
         if hosts:
             builder = builder.add_extension(x509.SubjectAlternativeName([_host(host) for host in hosts]), critical=False)
         return Issued(builder.sign(self._issued.key, hashes.SHA256()), key)
+
+    def revoke(self, known: bytes | None, *certificates: x509.Certificate) -> bytes:
+        """The list of what is revoked in PEM: what is in the list that is `known`, and these. Raises ValueError for a list that
+        cannot be read, and for a certificate of another authority."""
+        entries = {it.serial_number: it for it in (() if known is None else x509.load_pem_x509_crl(known))}
+        for certificate in certificates:
+            try:
+                certificate.verify_directly_issued_by(self.certificate)
+            except (InvalidSignature, TypeError, ValueError):
+                subject, own = (it.subject.rfc4514_string() for it in (certificate, self.certificate))
+                raise ValueError(f"the certificate of {subject} is not one of the authority {own}") from None
+            entries.setdefault(certificate.serial_number, entry_for(certificate))
+        return make_list(self.certificate, self._issued.key, entries.values())
 
     def truststore_pkcs12(self, password: str) -> bytes:
         """The authority's certificate as a PKCS#12 store that Java takes for a truststore."""

@@ -17,6 +17,7 @@ from cryptography import x509
 from kraftlite.security.distinguished_names import rfc2253
 from kraftlite.tls.ciphers import TLS_1_3_SUITES, openssl_name
 from kraftlite.tls.errors import TlsError
+from kraftlite.tls.revocation import Name, Revoked, read_revoked, require_lists
 from kraftlite.tls.settings import ClientAuth, TlsSettings
 from kraftlite.tls.stores import Keys, encrypted, read_keys, read_trusted
 
@@ -40,6 +41,7 @@ class Loaded:
     leaf: x509.Certificate | None
     seen: tuple[tuple[int, int, int] | None, ...]
     """Identity, size and time of change of the files, as they were before they were read."""
+    revoked: frozenset[Name] = frozenset()
 
 
 def load(settings: TlsSettings, *, alpn: tuple[str, ...] = ()) -> Loaded:
@@ -47,8 +49,11 @@ def load(settings: TlsSettings, *, alpn: tuple[str, ...] = ()) -> Loaded:
     seen = look(settings)
     try:
         keys, trusted = read_keys(settings.keys), read_trusted(settings.trust)
+        revoked = read_revoked(settings.revoked)
         server = None if keys is None else _context(ssl.PROTOCOL_TLS_SERVER, settings, keys, trusted, alpn)
         client = _context(ssl.PROTOCOL_TLS_CLIENT, settings, keys, trusted, alpn)
+        if revoked is not None:
+            _refuse(revoked, *((client,) if server is None else (client, server)))
         if keys is not None:
             rfc2253(keys.leaf.subject.public_bytes())
     except TlsError:
@@ -56,7 +61,14 @@ def load(settings: TlsSettings, *, alpn: tuple[str, ...] = ()) -> Loaded:
     except (OSError, ValueError) as error:  # what OpenSSL or the library find odd; ssl.SSLError is an OSError
         reason = (str(error).splitlines() or [type(error).__name__])[0][:200]
         raise TlsError(f"{settings.keys.prefix}ssl.keystore and ssl.truststore cannot be used: {reason}") from None
-    return Loaded(settings, server, client, None if keys is None else keys.leaf, seen)
+    names = frozenset() if revoked is None else revoked.names
+    return Loaded(settings, server, client, None if keys is None else keys.leaf, seen, names)
+
+
+def _refuse(revoked: Revoked, *contexts: ssl.SSLContext) -> None:
+    with _file(revoked.pem.encode()) as path:
+        for context in contexts:
+            require_lists(context, path)
 
 
 def look(settings: TlsSettings) -> tuple[tuple[int, int, int] | None, ...]:

@@ -26,7 +26,7 @@ class ClientAuth(StrEnum):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TlsSettings:
     """One side's settings. `check_host`: whether a name is looked for in the certificate of who is dialled. `rules` make the
-    principal of a client's certificate."""
+    principal of a client's certificate. `revoked`: the file with lists of certificates that are refused."""
 
     keys: KeyStoreSettings
     trust: TrustStoreSettings
@@ -35,12 +35,13 @@ class TlsSettings:
     suites: tuple[str, ...] = ()
     check_host: bool = True
     rules: MappingRules = _DEFAULT_RULES
+    revoked: str | None = None
     allow_dn_changes: bool = False
     allow_san_changes: bool = False
 
     @property
     def files(self) -> tuple[str, ...]:
-        return tuple(path for path in (self.keys.location, self.trust.location) if path is not None)
+        return tuple(path for path in (self.keys.location, self.trust.location, self.revoked) if path is not None)
 
 
 def read_settings(get: Callable[[str], str | None], key_of: Callable[[str], str], problems: list[str]) -> TlsSettings:
@@ -98,6 +99,7 @@ def read_settings(get: Callable[[str], str | None], key_of: Callable[[str], str]
         suites=suites,
         check_host=check == "https",
         rules=rules,
+        revoked=get("kraftlite.ssl.crl.location") or None,
         allow_dn_changes=(get("ssl.allow.dn.changes") or "false").strip().lower() == "true",
         allow_san_changes=(get("ssl.allow.san.changes") or "false").strip().lower() == "true",
     )

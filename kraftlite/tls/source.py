@@ -1,19 +1,24 @@
 """The certificates of one listener, which may be replaced while it runs, and the principals of its peers.
 
-Source: SE-04, SE-05.
+Source: SE-04, SE-05, SE-07.
 """
 
 from __future__ import annotations
 
 import ssl
+from typing import Final
+from weakref import WeakKeyDictionary
 
 from cryptography import x509
 
 from kraftlite.model.principal import ANONYMOUS, USER, Principal
 from kraftlite.security.distinguished_names import rfc2253
 from kraftlite.tls.contexts import Loaded, check_successor, load, look, suite_allowed
+from kraftlite.tls.revocation import Name
 from kraftlite.tls.settings import TlsSettings
 from kraftlite.tls.transport import TlsTransport
+
+_REVOKED: Final = "the peer's certificate is revoked"
 
 
 class TlsSource:
@@ -26,6 +31,8 @@ class TlsSource:
         self._loaded = loaded
         self._alpn = alpn
         self._authenticates = authenticates
+        self._peers: WeakKeyDictionary[TlsTransport, Name] = WeakKeyDictionary()
+        """The connections whose peers have shown a certificate."""
 
     @classmethod
     def of(cls, settings: TlsSettings, *, alpn: tuple[str, ...] = (), authenticates: bool = True) -> TlsSource:
@@ -60,19 +67,40 @@ class TlsSource:
         return new
 
     def replace(self, loaded: Loaded) -> None:
-        """Use these for connections from now on; those that are open stay."""
-        self._loaded = loaded
+        """Use these for connections from now on. Those that are open stay, but for peers whose certificate is revoked (SE-07)."""
+        before, self._loaded = self._loaded, loaded
+        if loaded.revoked <= before.revoked:
+            return
+        for transport in [it for it, name in self._peers.items() if name in loaded.revoked]:
+            transport.set_extra_info("tls_failure", _REVOKED)
+            transport.abort()
+
+    def watch(self, transport: TlsTransport) -> None:
+        """Close a connection that was dialled when the certificate of its peer is revoked. Raises ValueError when it is."""
+        certificate = transport.certificate
+        if certificate is not None:
+            self._watch(transport, x509.load_der_x509_certificate(certificate))
+
+    def _watch(self, transport: TlsTransport, certificate: x509.Certificate) -> None:
+        name = Name.of(certificate)
+        if name in self._loaded.revoked:
+            raise ValueError(_REVOKED)
+        self._peers[transport] = name
 
     def principal_of(self, transport: TlsTransport) -> Principal:
         """Return who has connected, by its certificate. Raises ValueError when it must not: no rule fits its name, or the
-        cipher suite is not allowed."""
+        cipher suite is not allowed, or the certificate was revoked during the handshake."""
         cipher = transport.cipher
         if cipher is not None and not suite_allowed(self.settings, cipher[0]):
             raise ValueError(f"the cipher suite {cipher[0]} is not among ssl.cipher.suites")
-        certificate = transport.certificate if self._authenticates else None
-        if certificate is None:
+        shown = transport.certificate
+        if shown is None:
             return ANONYMOUS
-        name = rfc2253(x509.load_der_x509_certificate(certificate).subject.public_bytes())
+        certificate = x509.load_der_x509_certificate(shown)
+        self._watch(transport, certificate)
+        if not self._authenticates:
+            return ANONYMOUS
+        name = rfc2253(certificate.subject.public_bytes())
         user = self.settings.rules.name_of(name)
         if user is None:
             raise ValueError(f"no rule of ssl.principal.mapping.rules fits the name of its certificate, {name}")

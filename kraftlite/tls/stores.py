@@ -70,7 +70,7 @@ def read_keys(settings: KeyStoreSettings) -> Keys | None:
     if settings.location is None:
         return None
     where = f"{name}.location={settings.location}"
-    data = _read(settings.location, where)
+    data = read_file(settings.location, where)
     if settings.kind == "PEM":
         text = _text(data, where)
         return _pem_keys(text, text, settings, where, where)
@@ -97,7 +97,7 @@ def read_trusted(settings: TrustStoreSettings) -> str | None:
     if settings.location is None:
         return None
     where = f"{name}.location={settings.location}"
-    data = _read(settings.location, where)
+    data = read_file(settings.location, where)
     if settings.kind == "PEM":
         return _pem_certificates(_text(data, where), where)
     found = _pkcs12(data, settings.password, settings.location, "truststore", where, f"{name}.password")
@@ -197,7 +197,8 @@ def _pem(certificate: x509.Certificate) -> str:
     return certificate.public_bytes(Encoding.PEM).decode()
 
 
-def _read(location: str, where: str) -> bytes:
+def read_file(location: str, where: str) -> bytes:
+    """The bytes of a store. `where`: its key and value, for errors. Raises TlsError for none, and one that is too large."""
     path = Path(location)
     try:
         if not path.is_file():

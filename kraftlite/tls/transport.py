@@ -288,6 +288,7 @@ _UNKNOWN_AUTHORITY: Final = (18, 19, 20, 21)
 _ALERTS: Final[tuple[tuple[str, str], ...]] = (
     ("UNKNOWN_CA", "the peer does not trust the authority of our certificate"),
     ("CERTIFICATE_EXPIRED", "our certificate has expired, says the peer"),
+    ("CERTIFICATE_REVOKED", "our certificate is revoked, says the peer"),
     ("CERTIFICATE_REQUIRED", "the peer wants a certificate, and we show none"),
     ("CERTIFICATE_UNKNOWN", "the peer does not accept our certificate"),
     ("BAD_CERTIFICATE", "the peer does not accept our certificate"),

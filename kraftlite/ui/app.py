@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -17,46 +17,34 @@ from kraftlite.config.server import ConfigError
 from kraftlite.config.server import load as load_config
 from kraftlite.obs.explain import History, Subject, UnknownSubject
 from kraftlite.ui.acts import KINDS, Acts, Refused
-from kraftlite.ui.fold import page_of, troubled
+from kraftlite.ui.fold import page_of
 from kraftlite.ui.guard import OPERATOR, Guard, Sessions, Tokens
 from kraftlite.ui.stream import MAX_FILTER, Streams
-from kraftlite.ui.timeline import lanes_of, recent_stories, stories_of
+from kraftlite.ui.timeline import lane_names, lanes_of, recent_stories, stories_of
 from kraftlite.ui.watch import Watcher, now_ms
 
 STATIC: Final = Path(__file__).parent / "static"
 MAX_BODY: Final = 64 << 10
 BODY_S: Final = 5.0
 DEFAULT_SPAN_MS: Final = 10 * 60_000
-MAX_LANES: Final = 20
 _TYPES: Final = {".html": "text/html", ".js": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml"}
 _TIMINGS: Final = ("broker.session.timeout.ms", "controller.quorum.fetch.timeout.ms", "replica.lag.time.max.ms")
 
 
-class Page:
-    """The handlers. What takes long (stories) is made on a thread, one at a time, and kept until something new is recorded."""
+class Front:
+    """The common part of all pages: their files, the door behind which their links lead, and the guard before it."""
 
-    def __init__(self, watcher: Watcher, acts: Acts, tokens: Tokens, port: int) -> None:
-        self.watcher = watcher
-        self.acts = acts
+    def __init__(self, tokens: Tokens, port: int, routes: Sequence[Route]) -> None:
         self.sessions = Sessions()
-        self.streams = Streams(watcher)
         self._tokens = tokens
-        self._told: tuple[object, list[dict[str, Any]]] | None = None
-        self._telling = asyncio.Lock()
         files = [Route(f"/{path.name}", self._file(path)) for path in sorted(STATIC.iterdir()) if path.suffix in _TYPES]
-        routes = [
+        common = [
             Route("/healthz", self._health),
             Route("/", self._file(STATIC / "index.html")),
             *files,
             Route("/api/v1/session", self._session, methods=["POST"]),
-            Route("/api/v1/cluster", self._cluster),
-            Route("/api/v1/state", self._state),
-            Route("/api/v1/stream", self.streams, methods=["GET"]),
-            Route("/api/v1/stories", self._stories),
-            Route("/api/v1/timeline", self._timeline),
-            Route("/api/v1/faults", self._fault, methods=["POST"]),
         ]
-        self.guard = Guard(Starlette(routes=routes), port=port, tokens=tokens, sessions=self.sessions)
+        self.guard = Guard(Starlette(routes=[*common, *routes]), port=port, tokens=tokens, sessions=self.sessions)
 
     def _file(self, path: Path) -> Callable[[Request], Any]:
         async def serve(request: Request) -> Response:
@@ -78,6 +66,48 @@ class Page:
         found = JSONResponse({"role": role})
         found.set_cookie(self.guard.cookie, self.sessions.open(role), httponly=True, samesite="strict", path="/")
         return found
+
+    def close(self) -> None:
+        """End what is open: the server would wait for it."""
+
+
+class TapePage(Front):
+    """The page of a recording: all of it in one answer."""
+
+    def __init__(self, tape: dict[str, Any], tokens: Tokens, port: int) -> None:
+        self._cluster = json.dumps(tape["cluster"]).encode()
+        self._tape = json.dumps(tape, separators=(",", ":")).encode()
+        routes = [Route("/api/v1/cluster", self._about), Route("/api/v1/tape", self._whole)]
+        super().__init__(tokens, port, routes)
+
+    async def _about(self, request: Request) -> Response:
+        return Response(self._cluster, media_type="application/json")
+
+    async def _whole(self, request: Request) -> Response:
+        return Response(self._tape, media_type="application/json")
+
+
+class Page(Front):
+    """The live page. What takes long (stories) is made on a thread, one at a time, and kept until something new is recorded."""
+
+    def __init__(self, watcher: Watcher, acts: Acts, tokens: Tokens, port: int) -> None:
+        self.watcher = watcher
+        self.acts = acts
+        self.streams = Streams(watcher)
+        self._told: tuple[object, list[dict[str, Any]]] | None = None
+        self._telling = asyncio.Lock()
+        routes = [
+            Route("/api/v1/cluster", self._cluster),
+            Route("/api/v1/state", self._state),
+            Route("/api/v1/stream", self.streams, methods=["GET"]),
+            Route("/api/v1/stories", self._stories),
+            Route("/api/v1/timeline", self._timeline),
+            Route("/api/v1/faults", self._fault, methods=["POST"]),
+        ]
+        super().__init__(tokens, port, routes)
+
+    def close(self) -> None:
+        self.streams.close()
 
     async def _cluster(self, request: Request) -> Response:
         cluster = self.watcher.cluster
@@ -138,10 +168,7 @@ class Page:
             return self._told[1]
 
     def _interesting(self) -> list[str]:
-        """The partitions whose stories the overview tells: those with trouble first."""
-        rows = self.watcher.partitions(now_ms()).get("rows", [])
-        found = [row["name"] for row in rows if troubled(row) or not row["topic"].startswith("__")]
-        return found[:MAX_LANES]
+        return self.watcher.judge.interesting(self.watcher.sorted_nodes(), now_ms())
 
     async def _timeline(self, request: Request) -> Response:
         since_ms = _since(request)
@@ -154,8 +181,7 @@ class Page:
 
         async with self._telling:
             history, spans = await asyncio.to_thread(lanes)
-        order = ["faults", "quorum", *(f"node {node}" for node in history.nodes()), *names]
-        return JSONResponse({"since": since_ms, "until": now_ms(), "lanes": order, "spans": spans})
+        return JSONResponse({"since": since_ms, "until": now_ms(), "lanes": lane_names(history, names), "spans": spans})
 
     async def _fault(self, request: Request) -> Response:
         value = await _body(request)
@@ -163,7 +189,8 @@ class Page:
             return value
         door = "api" if request.headers.get("authorization") else "page"
         try:
-            done = await self.acts.do(value.get("kind"), value.get("node"), operator=request.scope["role"] == OPERATOR, door=door)
+            operator = request.scope["role"] == OPERATOR
+            done = await self.acts.do(value.get("kind"), value.get("node"), operator=operator, door=door, rest=value)
         except Refused as error:
             return _error(error.status, str(error))
         finally:

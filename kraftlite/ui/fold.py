@@ -16,6 +16,9 @@ from kraftlite.ui.words import ALIVE, DEAD, PAUSED, SILENT, UNKNOWN, Key, NodeWo
 MAX_ROWS: Final = 200
 """Partitions that the page gets; those with trouble come first. The totals count all."""
 MAX_FAULTS: Final = 50
+MAX_STORIED: Final = 20
+"""Partitions whose stories the overview tells."""
+STALE_MS: Final = 1_000
 _NAMED: Final = 4
 CONTROLLER: Final = "controller"
 STANDING: Final = "standing"
@@ -151,6 +154,35 @@ def partitions_of(nodes: Sequence[NodeWords], now_ms: int, memory: c.Memory) -> 
         "cut": sum(node.cut for node in nodes),
         "rows": rows,
     }
+
+
+class Judge:
+    """Judges all partitions anew when a node has said something else, or fallen silent, or come back, and once in STALE_MS:
+    a verdict may depend on how long it has lasted."""
+
+    def __init__(self) -> None:
+        self.memory = c.Memory()
+        self.version = 0
+        """Counts how often the partitions were something else than before."""
+        self._parts: dict[str, Any] = {}
+        self._signature: object = None
+        self._judged_ms = 0
+
+    def partitions(self, nodes: Sequence[NodeWords], at_ms: int) -> dict[str, Any]:
+        signature = [(words.id, words.version, words.life(at_ms)) for words in nodes]
+        if signature != self._signature or at_ms - self._judged_ms >= STALE_MS:
+            found = partitions_of(nodes, at_ms, self.memory)
+            self._signature, self._judged_ms = signature, at_ms
+            if found != self._parts:
+                self._parts = found
+                self.version += 1
+        return self._parts
+
+    def interesting(self, nodes: Sequence[NodeWords], at_ms: int) -> list[str]:
+        """The partitions whose stories the overview tells: those with trouble first."""
+        rows = self.partitions(nodes, at_ms).get("rows", [])
+        found = [row["name"] for row in rows if troubled(row) or not row["topic"].startswith("__")]
+        return found[:MAX_STORIED]
 
 
 def page_of(rows: Sequence[dict[str, Any]], wanted: str) -> dict[str, Any]:

@@ -6,6 +6,7 @@ import json
 import os
 from collections import deque
 from collections.abc import Iterable, Iterator
+from itertools import islice
 from pathlib import Path
 from threading import Lock
 from typing import Final
@@ -95,6 +96,12 @@ class Record:
                     self._events.append(event)
                     self.version += 1
             return self.version
+
+    def since(self, version: int) -> tuple[int, list[Recorded]]:
+        """The version, and the events that were read after this earlier one, as far as they are kept."""
+        with self._lock:
+            news = min(self.version - version, len(self._events))
+            return self.version, list(islice(self._events, len(self._events) - news, None))
 
     def history(self) -> History:
         with self._lock:

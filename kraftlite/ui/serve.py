@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import socket
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -13,12 +12,11 @@ from typing import Any, Final
 import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from kraftlite.local.secure import peer_tls
-from kraftlite.rpc.transport import GrpcTransport
+from kraftlite.obs.recording import Recorder
 from kraftlite.ui.acts import Acts
-from kraftlite.ui.app import Page
+from kraftlite.ui.app import Front, Page, TapePage
 from kraftlite.ui.guard import Tokens
-from kraftlite.ui.watch import Watcher
+from kraftlite.ui.watch import header_of, watching
 
 HOST: Final = "127.0.0.1"
 PORT: Final = 8088
@@ -98,38 +96,45 @@ async def serve(
     *,
     tokens: Tokens | None = None,
     patience_s: float = REQUEST_S,
+    record: Callable[[bytes], object] | None = None,
 ) -> None:
-    """Serve until SIGINT or SIGTERM; `on_ready` gets the links as soon as connections are taken. Raises LocalError when there is
-    no cluster."""
-    os.environ.setdefault("GRPC_VERBOSITY", "NONE")
-    os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")  # nodes are started from here, as programs of their own
+    """Serve until SIGINT or SIGTERM; `on_ready` gets the links as soon as connections are taken, and `record` every line of a
+    recording. Raises LocalError when there is no cluster."""
     tokens = tokens or Tokens.make()
-    port = sock.getsockname()[1]
-    base = f"http://{HOST}:{port}/"
-    link = Link(operator=f"{base}#{tokens.operator}", viewer=f"{base}#{tokens.viewer}")
-    transport: Any = GrpcTransport()
     acts = Acts(data_dir)
     try:
-        watcher = Watcher(data_dir, transport)
-        tls = peer_tls(watcher.cluster)
-        transport.protect(lambda _service: tls)
-        page = Page(watcher, acts, tokens, port)
-        server = _Server(_config(page, patience_s), lambda: on_ready(link), page.streams.close)
-        watching = asyncio.create_task(watcher.run())
-        serving = asyncio.create_task(server.serve(sockets=[sock]))
-        try:
-            await asyncio.wait({watching, serving}, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            server.should_exit = True
-            watching.cancel()
-            await asyncio.gather(watching, return_exceptions=True)
-            await serving
+        async with watching(data_dir) as watcher:
+            if record is not None:
+                watcher.recorder = Recorder(header_of(watcher.cluster), record)
+            page = Page(watcher, acts, tokens, sock.getsockname()[1])
+            server = _Server(_config(page, patience_s), lambda: on_ready(_link(sock, tokens)), page.close)
+            running = asyncio.create_task(watcher.run())
+            serving = asyncio.create_task(server.serve(sockets=[sock]))
+            try:
+                await asyncio.wait({running, serving}, return_when=asyncio.FIRST_COMPLETED)
+            finally:
+                server.should_exit = True
+                running.cancel()
+                await asyncio.gather(running, return_exceptions=True)
+                watcher.finish()
+                await serving
     finally:
         await acts.close()
-        await transport.close()
 
 
-def _config(page: Page, patience_s: float) -> uvicorn.Config:
+async def serve_tape(tape: dict[str, Any], sock: socket.socket, on_ready: Callable[[Link], None]) -> None:
+    """Serve the page of a recording until SIGINT or SIGTERM. Both links are for looking."""
+    tokens = Tokens.make()
+    page = TapePage(tape, tokens, sock.getsockname()[1])
+    await _Server(_config(page, REQUEST_S), lambda: on_ready(_link(sock, tokens)), page.close).serve(sockets=[sock])
+
+
+def _link(sock: socket.socket, tokens: Tokens) -> Link:
+    base = f"http://{HOST}:{sock.getsockname()[1]}/"
+    return Link(operator=f"{base}#{tokens.operator}", viewer=f"{base}#{tokens.viewer}")
+
+
+def _config(page: Front, patience_s: float) -> uvicorn.Config:
     class Connection(_Impatient):
         pass
 

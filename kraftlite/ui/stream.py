@@ -68,8 +68,8 @@ class Streams:
             state = self._watcher.state()
             state["self"]["pages"] = self.count
             lines = [_event("state", state)]
-            if version != self._watcher.parts_version:
-                version = self._watcher.parts_version
+            if version != self._watcher.judge.version:
+                version = self._watcher.judge.version
                 lines.append(_event("partitions", page_of(self._watcher.partitions(state["t"])["rows"], wanted)))
             async with asyncio.timeout(self.stalled_s):
                 await send({"type": "http.response.body", "body": b"".join(lines), "more_body": True})

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 
-from kraftlite.obs.explain import History, Subject, UnknownSubject, WallClock, explain
+from kraftlite.obs.explain import Clock, History, Subject, UnknownSubject, WallClock, explain
 from kraftlite.obs.explain_events import Recorded
 from kraftlite.obs.explain_story import Story
 
@@ -36,6 +36,11 @@ class Span:
 
     def to_dict(self) -> dict[str, Any]:
         return {"lane": self.lane, "kind": self.kind, "label": self.label, "from": self.from_ms, "until": self.until_ms}
+
+
+def lane_names(history: History, partitions: Iterable[str]) -> list[str]:
+    """The lanes from top to bottom."""
+    return ["faults", "quorum", *(f"node {node}" for node in history.nodes()), *partitions]
 
 
 def lanes_of(history: History, since_ms: int, partitions: Iterable[str]) -> list[dict[str, Any]]:
@@ -70,6 +75,7 @@ def _ends(history: History, node: int, since_ms: int, names: tuple[str, ...], **
     kill = history.fault_on(node, since_ms, since_ms + (1 << 40))
     killed = kill.seen_ms or kill.asked_ms if kill is not None and kill.kind == "kill" else None
     times = [event.ms for event in (given_up, stopped) if event is not None]
+    times += [ms for ms in history.ended.get(node, ()) if ms >= since_ms][:1]
     times += [time for time in (last, killed) if time is not None]
     return min(times) if times else None
 
@@ -129,20 +135,22 @@ def _partition(history: History, name: str) -> Iterator[Span]:
         yield Span(lane=name, kind="leads", label=label, from_ms=event.ms, until_ms=min(times) if times else None)
 
 
-def stories_of(history: History, subject: Subject, since_ms: int) -> list[dict[str, Any]]:
-    """The stories of one subject, the newest first. Raises UnknownSubject."""
-    found = explain(history, subject, since_ms=since_ms, clock=WallClock()).stories
+def stories_of(history: History, subject: Subject, since_ms: int, clock: Clock | None = None) -> list[dict[str, Any]]:
+    """The stories of one subject, the newest first; `clock` is a wall clock if not given. Raises UnknownSubject."""
+    found = explain(history, subject, since_ms=since_ms, clock=clock or WallClock()).stories
     return [_shown(story, str(subject)) for story in sorted(found, key=lambda story: -story.at_ms)[:MAX_STORIES]]
 
 
-def recent_stories(history: History, partitions: Iterable[str], since_ms: int) -> list[dict[str, Any]]:
+def recent_stories(
+    history: History, partitions: Iterable[str], since_ms: int, clock: Clock | None = None
+) -> list[dict[str, Any]]:
     """The latest stories of the quorum, of all nodes, and of these partitions, the newest first, each once."""
     subjects = [Subject("controller"), *(Subject("node", str(node)) for node in history.nodes())]
     subjects += [Subject("partition", name) for name in partitions]
     found: dict[tuple[str, int, str], dict[str, Any]] = {}
     for subject in subjects:
         try:
-            told = explain(history, subject, since_ms=since_ms, clock=WallClock()).stories
+            told = explain(history, subject, since_ms=since_ms, clock=clock or WallClock()).stories
         except UnknownSubject:
             continue
         for story in told:

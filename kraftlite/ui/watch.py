@@ -7,10 +7,14 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, Final
 
+from kraftlite.local.client import to_nodes
 from kraftlite.local.ledger import LEDGER_NAME
 from kraftlite.local.state import LocalCluster, LocalError, load
 from kraftlite.model.errors import ApiError
@@ -18,9 +22,9 @@ from kraftlite.model.ids import Endpoint
 from kraftlite.model.messages.introspection import NodeStatusRequest, ReplicaStatesRequest
 from kraftlite.model.messages.methods import NODE_STATUS, REPLICA_STATES
 from kraftlite.obs.faults import Fault
+from kraftlite.obs.recording import LIVE, WALL, Header, Recorder
 from kraftlite.runtime.ports import Transport, TransportError
-from kraftlite.ui.claims import Memory
-from kraftlite.ui.fold import partitions_of, state_of
+from kraftlite.ui.fold import Judge, state_of
 from kraftlite.ui.follow import Record
 from kraftlite.ui.words import NodeWords
 
@@ -30,9 +34,6 @@ IDLE_MS: Final = 1_000
 TIMEOUT_MS: Final = 1_000
 REPLICAS_A_SECOND: Final = 2_000
 """A broker with many replicas is asked for them less often: it may not cost the brokers more than about one percent."""
-_STALE_MS: Final = 1_000
-"""The partitions are judged anew after this time also when no node has said anything new: a verdict may depend on how long it
-has lasted."""
 
 
 def now_ms() -> int:
@@ -51,13 +52,13 @@ class Watcher:
         self.gone: str | None = None
         """The reason why the cluster's description cannot be read any more; None while it can."""
         self.watched = False
+        self.recorder: Recorder | None = None
+        """Gets all that is said and recorded from here on, and the events that are known already."""
+        self._told = 0
+        self._written: dict[int, int] = {}
         self.late_ms = 0
         """By how much the last turn of this process came too late."""
-        self._memory = Memory()
-        self._parts: dict[str, Any] = {}
-        self._signature: object = None
-        self._judged_ms = 0
-        self.parts_version = 0
+        self.judge = Judge()
         self._transport = transport
         self._wake = asyncio.Event()
         self._tasks: dict[int, asyncio.Task[None]] = {}
@@ -65,7 +66,7 @@ class Watcher:
 
     @property
     def every_ms(self) -> int:
-        return WATCHED_MS if self.watched else IDLE_MS
+        return WATCHED_MS if self.watched or self.recorder is not None else IDLE_MS
 
     # --- the nodes and their processes
 
@@ -96,9 +97,11 @@ class Watcher:
                 began = time.monotonic()
                 self.look()
                 for node_id in self.nodes:
-                    if node_id not in self._tasks:
+                    if node_id not in self._tasks or self._tasks[node_id].done():  # done: it had left the cluster
                         self._tasks[node_id] = asyncio.create_task(self._ask(node_id))
                 await asyncio.to_thread(self._read)
+                if self.recorder is not None:
+                    self._write(self.recorder, now_ms())
                 await self._pause(max(0.02, self.every_ms / 1000 - (time.monotonic() - began)))
         finally:
             for task in self._tasks.values():
@@ -122,6 +125,29 @@ class Watcher:
         self.record.read([*(node.trace_path for node in self.cluster.nodes), self.data_dir / LEDGER_NAME])
         if self.record.version != version:
             self.faults = self.record.history().faults
+
+    def finish(self) -> None:
+        """End the recording with what is new since the last turn."""
+        if self.recorder is not None:
+            self._read()
+            self._write(self.recorder, now_ms())
+            self.recorder.end(now_ms(), "stopped")
+
+    def _write(self, recorder: Recorder, at_ms: int) -> None:
+        for words in self.sorted_nodes():
+            recorder.node(at_ms, words.id, words.roles, words.process)
+            if words.status is not None and words.heard_ms is not None and words.rtt_ms is not None:
+                recorder.status(at_ms, words.id, min(at_ms, words.heard_ms), words.rtt_ms, words.status)
+            if words.replicas_ms is not None and self._written.get(words.id) != words.replicas_ms:
+                self._written[words.id] = words.replicas_ms
+                recorder.replicas(at_ms, words.id, min(at_ms, words.replicas_ms), words.replicas.values())
+            if words.error is not None:
+                recorder.silent(at_ms, words.id, words.error)
+        self._told, events = self.record.since(self._told)
+        for event in events:
+            cause = {} if event.cause is None else {"cause": event.cause}
+            recorder.event(event.ms, event.node, event.event, {**event.facts, **cause})
+        recorder.turn(at_ms)
 
     async def _ask(self, node_id: int) -> None:
         replicas_at = 0.0
@@ -148,16 +174,7 @@ class Watcher:
     # --- the state
 
     def partitions(self, at_ms: int) -> dict[str, Any]:
-        """All partitions, judged anew when a node has said something else, or fallen silent, or come back."""
-        nodes = self.sorted_nodes()
-        signature = [(words.id, words.version, words.life(at_ms)) for words in nodes]
-        if signature != self._signature or at_ms - self._judged_ms >= _STALE_MS:
-            found = partitions_of(nodes, at_ms, self._memory)
-            self._signature, self._judged_ms = signature, at_ms
-            if found != self._parts:
-                self._parts = found
-                self.parts_version += 1
-        return self._parts
+        return self.judge.partitions(self.sorted_nodes(), at_ms)
 
     def sorted_nodes(self) -> list[NodeWords]:
         return [self.nodes[node_id] for node_id in sorted(self.nodes)]
@@ -165,8 +182,40 @@ class Watcher:
     def state(self) -> dict[str, Any]:
         at_ms = now_ms()
         parts = self.partitions(at_ms)
-        found = state_of(self.sorted_nodes(), parts, self.faults, at_ms, self._memory)
+        found = state_of(self.sorted_nodes(), parts, self.faults, at_ms, self.judge.memory)
         found["recorded"] = self.record.version
         found["gone"] = self.gone
         found["self"] = {"late_ms": self.late_ms, "every_ms": self.every_ms}
         return found
+
+
+def header_of(cluster: LocalCluster) -> Header:
+    """The header of a recording of a live cluster."""
+    return Header(source=LIVE, clock=WALL, cluster_id=cluster.cluster_id, every_ms=WATCHED_MS, title="")
+
+
+@asynccontextmanager
+async def watching(data_dir: Path) -> AsyncIterator[Watcher]:
+    """A watcher of the cluster in a directory, with the connections to its nodes. Raises LocalError when there is none."""
+    os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")  # nodes are started from here, as programs of their own
+    async with to_nodes(load(data_dir)) as transport:
+        yield Watcher(data_dir, transport)
+
+
+async def record(data_dir: Path, write: Callable[[bytes], object], *, max_bytes: int, for_s: float | None) -> Recorder:
+    """Record the cluster in a directory for a time (None: until it is cancelled), or until the recording is full."""
+    async with watching(data_dir) as watcher:
+        recorder = watcher.recorder = Recorder(header_of(watcher.cluster), write, max_bytes=max_bytes)
+        running = asyncio.create_task(watcher.run())
+        try:
+            async with asyncio.timeout(for_s):
+                while not recorder.full and not running.done():
+                    await asyncio.wait({running}, timeout=WATCHED_MS / 1000)
+        except TimeoutError:
+            pass
+        finally:
+            watcher.finish()
+            running.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await running
+        return recorder

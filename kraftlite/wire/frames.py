@@ -66,6 +66,7 @@ class Connection(asyncio.BufferedProtocol):
         self._mute = Mute()
         self._reason: str | None = None
         self.peer_host, self.peer_port = "", 0
+        self.software = ("unknown", "unknown")  # name and version, as ApiVersions tells them
         self.principal: Principal = ANONYMOUS
         """Set once the client has proved who it is: by a certificate before the connection is made."""
         self.file_number = -1

@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 import asyncio
-import urllib.error
-import urllib.request
+import http.client
+import socket
+import threading
 from pathlib import Path
-from typing import Any, Final
-from urllib.parse import unquote, urlsplit
+from typing import Final
+from urllib.parse import SplitResult, unquote, urlsplit
 
 from kraftlite.model.limits import MIB
+from kraftlite.model.shown import shown
 from kraftlite.runtime.ports import Ports, TaskHandle
 from kraftlite.runtime.trace.wire import SigningKeysRead, SigningKeysUnreadable
 from kraftlite.security.signed_tokens import KeySet, SignedRules
 
 MAX_BYTES: Final = MIB
 TIMEOUT_S: Final = 10.0
+"""The time that a server may take for a step, and for all of it: one that sends byte by byte must not hold a thread."""
+UNREADABLE: Final = (OSError, ValueError, http.client.HTTPException)
+"""The errors that `read_url` raises."""
 UNKNOWN_PAUSE_MS: Final = 60_000
 """The least time between two readings because a token names a key that is not known."""
 
@@ -52,8 +57,8 @@ class SigningKeys:
         while True:
             try:
                 self._keys = await self._ports.tasks.run_blocking(self._read)
-            except (OSError, ValueError) as error:
-                reason = str(error) or type(error).__name__
+            except UNREADABLE as error:
+                reason = shown(str(error) or type(error).__name__)
                 self._ports.tracer.emit(SigningKeysUnreadable(listener=self._listener, reason=reason, retry_ms=pause_ms))
                 await self._ports.clock.sleep(pause_ms)
                 pause_ms = min(2 * pause_ms, rules.retry_max_ms)
@@ -72,8 +77,8 @@ class SigningKeys:
         return KeySet.parse(read_url(self._rules.url))
 
 
-def read_url(url: str) -> bytes:
-    """Read a small document of a file, http or https. Blocks; raises OSError and ValueError. A redirection is not followed: it
+def read_url(url: str, timeout_s: float = TIMEOUT_S) -> bytes:
+    """Read a small document of a file, http or https. Blocks; raises `UNREADABLE`. A redirection is not followed: it
     would lead where nobody has allowed."""
     parts = urlsplit(url)
     if parts.scheme == "file":
@@ -83,14 +88,46 @@ def read_url(url: str) -> bytes:
         with path.open("rb") as file:
             data = file.read(MAX_BYTES + 1)
     else:
-        opener = urllib.request.build_opener(_Direct)
-        with opener.open(url, timeout=TIMEOUT_S) as response:
-            data = response.read(MAX_BYTES + 1)
+        data = _fetched(parts, timeout_s)
     if len(data) > MAX_BYTES:
         raise ValueError(f"it has more than {MAX_BYTES} bytes")
     return bytes(data)
 
 
-class _Direct(urllib.request.HTTPRedirectHandler):
-    def redirect_request(self, *_args: Any, **_more: Any) -> None:
-        return None
+def _fetched(parts: SplitResult, timeout_s: float) -> bytes:
+    make = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
+    connection = make(parts.hostname or "", parts.port, timeout=timeout_s)
+    connection.connect()
+    late = threading.Event()
+
+    def hang_up() -> None:
+        """A server may send a byte now and then, so that no step takes too long."""
+        late.set()
+        connection.sock.shutdown(socket.SHUT_RDWR)
+
+    watch = threading.Timer(timeout_s, hang_up)
+    watch.daemon = True
+    watch.start()
+    try:
+        return _answered(connection, parts)
+    except UNREADABLE:
+        if late.is_set():
+            raise TimeoutError(f"it was not there within {timeout_s:g} s") from None
+        raise
+    finally:
+        watch.cancel()
+        connection.close()
+
+
+def _answered(connection: http.client.HTTPConnection, parts: SplitResult) -> bytes:
+    """The body, or as much of it as shows that it is too long."""
+    connection.request("GET", parts._replace(scheme="", netloc="", fragment="").geturl() or "/")
+    response = connection.getresponse()
+    if response.status != http.client.OK:
+        raise ValueError(f"it answers with the status {response.status}, and not with 200")
+    data = response.read(MAX_BYTES + 1)
+    if response.length and len(data) <= MAX_BYTES:
+        raise http.client.IncompleteRead(data, response.length)
+    if not data:
+        raise ValueError("it answers nothing")
+    return data

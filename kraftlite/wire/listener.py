@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 from kraftlite.model.ids import Endpoint
 from kraftlite.model.limits import MAX_IN_FLIGHT_PER_CONNECTION, MAX_INT32, MIB
 from kraftlite.runtime.ports import Ports, TimerHandle
+from kraftlite.runtime.ration import Ration
 from kraftlite.runtime.trace.tls import TlsHandshakeFailed
 from kraftlite.runtime.trace.wire import ConnectionClosed, ConnectionRefused, ListenerStarted, ListenerStopped
 from kraftlite.security.listener_sasl import ListenerSasl
@@ -32,6 +33,10 @@ MIN_SWEEP_MS: Final = 20
 RESERVED_FILES: Final = 256
 """File descriptors that clients leave to the node's own files, at most a quarter of what the process may have: without one, a
 segment could not be opened, and its log directory would be given up."""
+
+
+TOLD_PER_SECOND: Final = 20
+"""Connections that a listener refused, closed, or did not shake hands with, of each kind, that are told one by one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,9 +92,12 @@ class KafkaListener:
         self._drained: asyncio.Future[None] | None = None
         self._endpoint: Endpoint | None = None
         self._held = (False, False)
+        self._refused = False
         self._share = NodeShare(ports.clock.now_ms) if share is None else share
         self._most_files = most_files()
         self._gate: SaslGate | None = None
+        kinds = (TlsHandshakeFailed, ConnectionClosed, ConnectionRefused)
+        self._rations = {kind: Ration(self.now_ms, TOLD_PER_SECOND) for kind in kinds}
         self.accepted = 0
 
     @property
@@ -207,6 +215,13 @@ class KafkaListener:
         for connection in list(self._connections):
             connection.hold(requests=requests, responses=responses)
 
+    def refuse(self, refused: bool) -> None:
+        """Cut the clients off and take no new ones until told otherwise: for the injection of faults."""
+        self._refused = refused
+        if refused:
+            for connection in list(self._connections):
+                connection.abort()
+
     # --- ConnectionOwner -----------------------------------------------------------------------------------------------
 
     def now_ms(self) -> int:
@@ -218,10 +233,11 @@ class KafkaListener:
     def opened(self, connection: Connection) -> bool:
         self.accepted += 1
         self._connections[connection] = None
-        if connection.file_number >= self._most_files:
-            refusal: str | None = (
-                f"file descriptor {connection.file_number}: those above {self._most_files} are for the node's own files"
-            )
+        refusal: str | None
+        if self._refused:
+            refusal = "a fault that was injected refuses clients"
+        elif connection.file_number >= self._most_files:
+            refusal = f"file descriptor {connection.file_number}: those above {self._most_files} are for the node's own files"
         else:
             refusal = self._door.arrive(connection)
         if refusal is None and self._server is not None:
@@ -231,7 +247,7 @@ class KafkaListener:
                 self._gate.opened(connection)
             return True
         if refusal is not None:
-            self._ports.tracer.emit(ConnectionRefused(listener=self._config.name, peer=_peer(connection), reason=refusal))
+            self._tell(ConnectionRefused, _peer(connection), refusal)
         return False
 
     def closed(self, connection: Connection, reason: str | None) -> None:
@@ -241,7 +257,7 @@ class KafkaListener:
             self._gate.closed(connection)
         self._door.gone(connection)
         if reason is not None:
-            self._ports.tracer.emit(ConnectionClosed(listener=self._config.name, peer=_peer(connection), reason=reason))
+            self._tell(ConnectionClosed, _peer(connection), reason)
         if not self._connections and self._drained is not None and not self._drained.done():
             self._drained.set_result(None)
 
@@ -271,7 +287,13 @@ class KafkaListener:
         connection.connection_made(transport)
 
     def _handshake_failed(self, transport: TlsTransport, reason: str) -> None:
-        self._ports.tracer.emit(TlsHandshakeFailed(listener=self._config.name, peer=transport.peer, reason=reason))
+        self._tell(TlsHandshakeFailed, transport.peer, reason)
+
+    def _tell(self, kind: type[TlsHandshakeFailed | ConnectionClosed | ConnectionRefused], peer: str, reason: str) -> None:
+        """Anybody can cause these, as often as the network carries it."""
+        ration = self._rations[kind]
+        if ration.admits():
+            self._ports.tracer.emit(kind(listener=self._config.name, peer=peer, reason=reason, left_out=ration.left_out()))
 
     def _connection(self) -> asyncio.BufferedProtocol:
         return self._client()

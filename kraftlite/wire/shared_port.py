@@ -124,7 +124,7 @@ class SharedPortListener(KafkaListener):
 
     def _refuse(self, connection: FirstBytes, reason: str) -> None:
         del self._undecided[connection]
-        self._ports.tracer.emit(ConnectionRefused(listener=self._config.name, peer=connection.peer, reason=reason))
+        self._tell(ConnectionRefused, connection.peer, reason)
         connection.transport.abort()
 
     # --- KafkaListener

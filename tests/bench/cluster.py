@@ -20,6 +20,13 @@ TIMEOUT_S = 300
 """Of a command: a broker with many partitions takes its time to start and to stop."""
 
 
+def cpu_s(pid: int) -> float:
+    """Processor time of all threads of a process, ended ones left out: their share is small. To the nanosecond, where `stat`
+    counts in 10 ms. Raises FileNotFoundError or ProcessLookupError when there is no such process."""
+    tasks = Path(f"/proc/{pid}/task").glob("*/schedstat")
+    return sum(int(task.read_text().split()[0]) for task in tasks) / 1e9
+
+
 @dataclass(frozen=True)
 class Node:
     node_id: int
@@ -34,9 +41,7 @@ class Node:
 
     @property
     def cpu_s(self) -> float:
-        """Of all threads, ended ones left out: their share is small. To the nanosecond, where `stat` counts in 10 ms."""
-        tasks = Path(f"/proc/{self.pid}/task").glob("*/schedstat")
-        return sum(int(task.read_text().split()[0]) for task in tasks) / 1e9
+        return cpu_s(self.pid)
 
 
 class BenchCluster(AbstractContextManager["BenchCluster"]):

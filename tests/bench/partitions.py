@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from tests.bench.cluster import BenchCluster, until
+from tests.bench.cluster import BenchCluster, cpu_s, until
 from tests.bench.failover import admin, serves
 from tests.clients.java.apache import ApacheKafka, apache_kafka
 
@@ -72,8 +72,7 @@ class Side:
 
 def _cpu_s(pid: int) -> float:
     try:
-        tasks = Path(f"/proc/{pid}/task").glob("*/schedstat")
-        return sum(int(task.read_text().split()[0]) for task in tasks) / 1e9
+        return cpu_s(pid)
     except (FileNotFoundError, ProcessLookupError):
         return 0.0
 

@@ -4,6 +4,10 @@ Each cluster gets the same nodes (all combined), the same topics and the same li
 the configuration that it is shipped with, in which segments roll at 1 GiB and nothing is flushed by hand, as here. What is
 repeated is given as the median; the first repetition only warms up, which a JVM needs more than others. A cluster whose
 throughput is measured shares its cores with the client, so the ratio says how much CPU each needs for the same work.
+
+With acks=1 the acknowledgement says nothing about the followers, and a cluster that puts them off looks faster. So those loads
+have a second line, which ends when every replica has every record: when the high watermarks have reached the end. A consumer may
+be limited by librdkafka itself, which the CPU of both sides per MB tells.
 """
 
 from __future__ import annotations
@@ -22,8 +26,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from tests.bench import rdkafka
-from tests.bench.cluster import BenchCluster, until
-from tests.bench.failover import create, delete, whole
+from tests.bench.cluster import BenchCluster, cpu_s, until
+from tests.bench.failover import admin, create, delete, whole
 from tests.bench.throughput import CLUSTER, CONSUMER, KIB, PRODUCER, single_record_latency
 from tests.clients.java.apache import apache_kafka
 from tests.clients.java.tools import Missing
@@ -85,6 +89,10 @@ class Peer:
         pages = [int(Path(f"/proc/{pid}/statm").read_text().split()[1]) for pid in self.pids]
         return statistics.mean(pages) * os.sysconf("SC_PAGE_SIZE") / 2**20
 
+    def cpu_s(self) -> float:
+        """Processor time of all brokers since their starts."""
+        return sum(cpu_s(pid) for pid in self.pids)
+
     def topic(self, load: Load) -> str:
         self.topics += 1
         name = f"{self.name.split()[-1].lower()}-{len(self.pids)}-{self.topics}"
@@ -109,10 +117,7 @@ def measure(peer: Peer, loads: tuple[Load, ...]) -> dict[str, float]:
     """Every figure of one cluster. MB/s of payload, milliseconds, MiB."""
     peer.figures["memory of an idle node, MiB"] = peer.rss_mib()
     for load in loads:
-        produced, consumed = _throughput(peer, load)
-        peer.figures[f"produce {load}, MB/s"] = produced
-        if consumed is not None:
-            peer.figures[f"consume {load}, MB/s"] = consumed
+        peer.figures |= _throughput(peer, load)
     replication = loads[0].replication
     if replication > 1:
         latency = Load(100, 1, replication, "all")
@@ -126,22 +131,41 @@ def measure(peer: Peer, loads: tuple[Load, ...]) -> dict[str, float]:
     return peer.figures
 
 
-def _throughput(peer: Peer, load: Load) -> tuple[float, float | None]:
-    """(produce, consume) in MB/s; consumed is only what was produced with acks=all and no codec."""
+def _throughput(peer: Peer, load: Load) -> dict[str, float]:
+    """MB/s and milliseconds of CPU per MB, by figure. Consumed is only what was produced with acks=all and no codec."""
     config = {**PRODUCER, "bootstrap.servers": peer.bootstrap, "acks": load.acks, "compression.codec": load.codec}
-    produced, consumed = [], []
+    found: dict[str, list[float]] = {}
     for repetition in range(REPETITIONS + 1):
         name = peer.topic(load)
+        began, busy = time.perf_counter(), peer.cpu_s()
         wrote = rdkafka.produce(config, name, records=load.records, size=load.size)
         if wrote.errors or wrote.records != load.records:
             raise RuntimeError(f"{peer.name}, {load}: {wrote}")
+        rates = {f"produce {load}, MB/s": wrote.mb_per_s}
+        if load.acks == "1" and load.replication > 1:
+            until("replicated", lambda name=name: _committed(peer, name, load.partitions) == load.records)
+            rates[f"produce {load}, until replicated, MB/s"] = wrote.bytes / 1e6 / (time.perf_counter() - began)
+        rates[f"produce {load}, brokers' CPU, ms/MB"] = (peer.cpu_s() - busy) * 1e9 / wrote.bytes
         if load.acks == "all" and load.codec == "none":
             reader = {**CONSUMER, "bootstrap.servers": peer.bootstrap}
+            busy, own = peer.cpu_s(), time.process_time()
             read = rdkafka.consume(reader, name, partitions=load.partitions, records=load.records, size=load.size)
-            consumed += [read.mb_per_s] if repetition else []
-        produced += [wrote.mb_per_s] if repetition else []
+            rates[f"consume {load}, MB/s"] = read.mb_per_s
+            rates[f"consume {load}, brokers' CPU, ms/MB"] = (peer.cpu_s() - busy) * 1e9 / read.bytes
+            rates[f"consume {load}, the client's CPU, ms/MB"] = (time.process_time() - own) * 1e9 / read.bytes
+        for figure, rate in rates.items() if repetition else ():
+            found.setdefault(figure, []).append(rate)
         delete(peer.bootstrap, name)
-    return statistics.median(produced), statistics.median(consumed) if consumed else None
+    return {figure: statistics.median(rates) for figure, rates in found.items()}
+
+
+def _committed(peer: Peer, topic: str, partitions: int) -> int:
+    """Records below the high watermarks of all partitions."""
+    from confluent_kafka import TopicPartition
+    from confluent_kafka.admin import OffsetSpec
+
+    latest = {TopicPartition(topic, it): OffsetSpec.latest() for it in range(partitions)}
+    return sum(it.result(30).offset for it in admin(peer.bootstrap).list_offsets(latest).values())
 
 
 def _end_to_end(peer: Peer, load: Load, count: int = 1_000) -> tuple[float, float]:

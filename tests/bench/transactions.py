@@ -29,7 +29,7 @@ from kraftlite.client.settings import ClientSettings
 from kraftlite.client.transactions import fence_producer
 from kraftlite.coordinator.core.placement import TRANSACTION_TOPIC, partition_for
 from tests.bench import rdkafka
-from tests.bench.cluster import BenchCluster, until
+from tests.bench.cluster import BenchCluster, cpu_s, until
 from tests.bench.failover import admin, create, serves, whole
 from tests.bench.peers import KAFKA, KRAFTLITE
 from tests.bench.throughput import CLUSTER, CONSUMER, KIB
@@ -75,8 +75,7 @@ class Side:
 
     def cpu_s(self) -> float:
         """Of all nodes, all threads."""
-        tasks = (task for pid in self.pids().values() for task in Path(f"/proc/{pid}/task").glob("*/schedstat"))
-        return sum(int(task.read_text().split()[0]) for task in tasks) / 1e9
+        return sum(cpu_s(pid) for pid in self.pids().values())
 
     def rss_mib(self) -> float:
         """Of one node, on average."""

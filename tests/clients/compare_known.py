@@ -19,6 +19,7 @@ KNOWN: Final[Mapping[str, Sequence[str]]] = {
     "Features": (
         rf"^ApiVersions\.(supported|finalized)\.({_FEATURES})\.version: ",
         r"^ApiVersions\.supported\.kraft\.version: 0 to 1 \| 0 to 0$",
+        r"^ApiVersions\.finalized\.kraft\.version: ",
         rf"^quorum and features: features describe: (Feature: ({_FEATURES}|kraft)\.version[^|]*)+\|",
     ),
     "Transactions": (r"^transactions in each state\.old clients, (aborted|committed), of the epoch before: EndTxn v5 ",),

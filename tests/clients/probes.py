@@ -265,10 +265,10 @@ def main() -> None:
         wait_for("a leader", lambda: topic_id(address))
         return address
 
-    with apache_kafka(nodes=1) as kafka:
+    with apache_kafka(nodes=1, dynamic=True) as kafka:
         address = fresh(kafka)
         answers = asked(address, offered(address))
-    with apache_kafka(nodes=1) as kafka:
+    with apache_kafka(nodes=1, dynamic=True) as kafka:
         address = fresh(kafka)
         told = (*orders.STORIES, *STORIES_OF_TRANSACTIONS)
         stories = {story.__name__: orders.told(address, story) for story in told}

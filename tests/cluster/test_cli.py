@@ -139,7 +139,7 @@ MISTAKES: list[tuple[tuple[str, ...], int, str]] = [
     (("elect-leaders", "--topic", "absent"), 1, "Topic 'absent' does not exist as expected"),
     (("elect-leaders", "--topic", "taken", "--partition", "9"), 1, "UNKNOWN_TOPIC_OR_PARTITION"),
     (("elect-leaders", "--path-to-json-file", "/absent"), 1, "/absent: No such file"),
-    (("quorum", "describe", "--status", "--replication"), 2, "exactly one of"),
+    (("quorum", "describe", "--status", "--replication"), 2, "give one of"),
     (("topic", "list", "-b", "nonsense"), 2, "allowed is host:port"),
     (("topic", "list", "-b", "localhost:0"), 2, "allowed is host:port"),
     (("log", "dump", "/absent"), 2, "does not exist"),

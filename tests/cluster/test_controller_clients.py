@@ -14,6 +14,7 @@ from click.testing import CliRunner
 from kraftlite.cli.main import cli
 from kraftlite.client.controllers import CONTROLLER_REQUESTS
 from kraftlite.model.errors import ErrorCode
+from kraftlite.model.ids import uuid_from_str
 from kraftlite.protocol.kio_codec import build_entity
 from tests.clients.raw import Closed, Connection
 from tests.harness.local import Cluster, running, wait_for
@@ -272,13 +273,13 @@ def test_cb_03_what_is_to_be_listed_must_fit_the_listener(cluster: Cluster) -> N
     assert code(described(cluster, 1, version=2)) is ErrorCode.NONE
 
 
-def test_cb_01_a_static_quorum_refuses_other_voters(cluster: Cluster) -> None:
+def test_cb_01_dq_30_dq_33_voters_that_there_are_not(cluster: Cluster) -> None:
     leader = active(cluster)
     voter = {"cluster_id": None, "timeout": 1000, "voter_id": 9, "voter_directory_id": UUID(int=77)}
-    listens = {"listeners": [{"name": "CONTROLLER", "host": "c9", "port": 9093}], "ack_when_committed": True}
+    listens = {"listeners": [{"name": "CONTROLLER", "host": "127.0.0.1", "port": 1}], "ack_when_committed": True}
     (standby, *_) = (node_id for node_id in cluster.controllers if node_id != leader)
-    assert code(ask(cluster, leader, 80, voter | listens)) is ErrorCode.UNSUPPORTED_VERSION
-    assert code(ask(cluster, leader, 81, voter)) is ErrorCode.UNSUPPORTED_VERSION
+    assert code(ask(cluster, leader, 80, voter | listens)) is ErrorCode.REQUEST_TIMED_OUT, "nobody listens there"
+    assert code(ask(cluster, leader, 81, voter)) is ErrorCode.VOTER_NOT_FOUND
     assert code(ask(cluster, standby, 81, voter)) is ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 
@@ -290,18 +291,20 @@ def test_dq_36_a_controller_takes_what_a_voter_says_of_itself(cluster: Cluster) 
         node_id: ["CONTROLLER"] for node_id in cluster.controllers
     }
     epoch = quorum.topics[0].partitions[0].leader_epoch
+    host, _, port = cluster.node(standby).grpc.rpartition(":")
     voter = {
         "cluster_id": None,
         "current_leader_epoch": epoch,
         "voter_id": standby,
-        "voter_directory_id": UUID(int=77),
-        "listeners": [{"name": "CONTROLLER", "host": "c9", "port": 9093}],
+        "voter_directory_id": uuid_from_str(cluster.node(standby).directory_id or ""),
+        "listeners": [{"name": "CONTROLLER", "host": host, "port": int(port)}],
         "k_raft_version_feature": {"min_supported_version": 0, "max_supported_version": 1},
     }
     taken = ask(cluster, leader, 82, voter)
     assert code(taken) is ErrorCode.NONE and taken.current_leader.leader_id == leader
     assert code(ask(cluster, leader, 82, voter | {"current_leader_epoch": epoch - 1})) is ErrorCode.FENCED_LEADER_EPOCH
     assert code(ask(cluster, leader, 82, voter | {"voter_id": 99})) is ErrorCode.VOTER_NOT_FOUND
+    assert code(ask(cluster, leader, 82, voter | {"voter_directory_id": UUID(int=777)})) is ErrorCode.VOTER_NOT_FOUND
     assert code(ask(cluster, leader, 82, voter | {"listeners": []})) is ErrorCode.INVALID_REQUEST
     refused = ask(cluster, standby, 82, voter)
     assert code(refused) is ErrorCode.NOT_LEADER_OR_FOLLOWER and refused.current_leader.leader_id == leader

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import json
 import re
+import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from kraftlite.controller.record_trace import TRACED_RECORDS
+from tests.harness.exports import READERS
 from tests.harness.local import Cluster, wait_for
 
 pytestmark = [pytest.mark.cluster, pytest.mark.xdist_group("shared-cluster")]
@@ -20,6 +23,52 @@ pytestmark = [pytest.mark.cluster, pytest.mark.xdist_group("shared-cluster")]
 def explain(cluster: Cluster, *arguments: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "kraftlite", "explain", *arguments, "--data-dir", str(cluster.data_dir)]
     return subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+
+
+def told_to_other_tools(cluster: Cluster, story: dict[str, Any], *arguments: str) -> None:
+    """The cluster goes on meanwhile, so there may be more steps each time, and never fewer."""
+    for tool, read in READERS.items():
+        done = explain(cluster, *arguments, "--format", tool)
+        assert done.returncode == 0, done.stderr
+        assert len(read(done.stdout.rstrip("\n"))) >= len(story["steps"])
+
+
+def told_in_the_log(cluster: Cluster, killed: int, record: int) -> None:
+    """The fault, the record of the controller, and only then what brokers made of it."""
+    command = [sys.executable, "-m", "kraftlite", "logs", "--json", "--data-dir", str(cluster.data_dir)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+    assert done.returncode == 0, done.stderr
+    lines = [json.loads(line) for line in done.stdout.splitlines()]
+    assert {line["node"] for line in lines} >= {*cluster.controllers, *cluster.brokers}
+    appended: dict[int, int] = {}  # the first of each offset: one may be written again after it was lost
+    for place, line in enumerate(lines):
+        if line["event"] == "controller.record_appended":
+            appended.setdefault(line["offset"], place)
+    effects = [place for place, line in enumerate(lines) if line.get("cause") == f"record@{record}"]
+    faults = [place for place, line in enumerate(lines) if line["event"] == "fault.asked" and line["node"] == killed]
+    assert effects and (record not in appended or faults[-1] < appended[record] < min(effects))
+    for place, line in enumerate(lines):
+        cause = str(line.get("cause"))
+        if cause.startswith("record@"):
+            assert appended.get(int(cause.removeprefix("record@")), -1) < place
+
+
+def test_the_log_is_followed_until_ctrl_c(cluster: Cluster, topic: str, tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "kraftlite", "logs", "--follow", "--since", "1s", "--grep", f"tp={topic}-0"]
+    command += ["--data-dir", str(cluster.data_dir)]
+    out, complaints = tmp_path / "out", tmp_path / "complaints"
+    with (
+        out.open("w") as stdout,
+        complaints.open("w") as stderr,
+        subprocess.Popen(command, stdout=stdout, stderr=stderr) as process,
+    ):
+        try:
+            cluster.create_topic(topic, replication=3)
+            wait_for("the new topic is in the log", lambda: f"tp={topic}-0" in out.read_text() or process.poll() is not None)
+            process.send_signal(signal.SIGINT)
+            assert process.wait(60) == 0 and not complaints.read_text()
+        finally:
+            process.kill()
 
 
 @pytest.mark.parametrize("others", [0, 2 * TRACED_RECORDS])
@@ -53,5 +102,7 @@ def test_a_killed_leader_is_explained(cluster: Cluster, topic: str, others: int)
     assert text.returncode == 0
     of_many = "one of many of an operation" in text.stdout  # what other tests have created counts, too
     assert of_many or (not others and found["chain"] in text.stdout)
+    told_to_other_tools(cluster, found, "partition", f"{topic}-0", "--since", f"{killed_s:.3f}")
+    told_in_the_log(cluster, old, int(found["record"]))
     unknown = explain(cluster, "partition", f"{topic}-7")
     assert unknown.returncode == 1 and f"{topic}-0" in unknown.stderr and len(unknown.stderr.splitlines()) == 1

@@ -5,8 +5,6 @@ Needs playwright (pip) and a Chromium: KRAFTLITE_CHROMIUM, or `chromium` on the 
 
 from __future__ import annotations
 
-import os
-import shutil
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -18,13 +16,12 @@ pytest.importorskip("starlette")
 pytest.importorskip("uvicorn")
 pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
 
-from playwright.sync_api import sync_playwright
-
+from kraftlite.local import faults
 from kraftlite.local.ledger import read_faults
 from kraftlite.ui import beside
-from tests.harness.local import Cluster, wait_for
+from tests.harness.browser import CHROMIUM, chromium, page_at
+from tests.harness.local import Cluster, running, wait_for
 
-CHROMIUM = os.environ.get("KRAFTLITE_CHROMIUM") or shutil.which("chromium") or shutil.which("google-chrome")
 pytestmark = [
     pytest.mark.cluster,
     pytest.mark.xdist_group("shared-cluster"),
@@ -34,10 +31,8 @@ pytestmark = [
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Any]:
-    with sync_playwright() as driver:
-        found = driver.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+    with chromium() as found:
         yield found
-        found.close()
 
 
 @pytest.fixture
@@ -46,24 +41,12 @@ def links(cluster: Cluster) -> Iterator[dict[str, str]]:
     beside.stop(cluster.data_dir)
 
 
-def opened(browser: Any, link: str, complaints: list[str], **context: Any) -> Any:
-    page = browser.new_context(**context).new_page()
-    page.set_default_timeout(60_000)
-    page.on("pageerror", lambda error: complaints.append(f"error: {error}"))
-    page.on("console", lambda message: complaints.append(message.text) if message.type in ("error", "warning") else None)
-    base = link.partition("#")[0]
-    page.on("request", lambda request: None if request.url.startswith(base) else complaints.append(f"foreign: {request.url}"))
-    page.goto(link)
-    page.wait_for_selector(".headlines li")
-    return page
-
-
 def test_a_stranger_kills_the_leader_and_reads_why(cluster: Cluster, topic: str, links: dict[str, str], browser: Any) -> None:
     """By keyboard alone, and without a request to anywhere else."""
     cluster.create_topic(topic, replication=3)
     assert not cluster.produce(topic, ["one"])
     name, old, complaints = f"{topic}-0", cluster.leader(topic), []
-    page = opened(browser, links["operator"], complaints)
+    page = page_at(browser, links["operator"], complaints)
     assert links["operator"].partition("#")[2] not in page.url, "the token leaves the address"
     page.wait_for_selector(f"th a:text-is('{name}')")
     page.get_by_role("button", name=f"Kill node {old}").focus()
@@ -94,7 +77,7 @@ def test_every_view_fits_and_complains_of_nothing(
     cluster: Cluster, links: dict[str, str], browser: Any, scheme: str, width: int
 ) -> None:
     complaints: list[str] = []
-    page = opened(browser, links["viewer"], complaints, viewport={"width": width, "height": 844}, color_scheme=scheme)
+    page = page_at(browser, links["viewer"], complaints, viewport={"width": width, "height": 844}, color_scheme=scheme)
     for view in ("overview", "partition", "timeline", "quorum", "faults"):
         page.evaluate("view => { location.hash = view; }", view)
         page.wait_for_selector(f".view.{view} h2")
@@ -127,6 +110,34 @@ _TRY = """async ([base, node]) => {
 }"""
 
 
+def test_a_link_is_cut_and_healed_by_the_form(browser: Any) -> None:
+    """The ledger tells it, the nodes have it, and the command beside the button says the same."""
+    complaints: list[str] = []
+    with running(controllers=1, brokers=1, config={"kraftlite.faults.enable": "true"}) as small:
+        page = page_at(browser, beside.start(small.data_dir)["operator"], complaints)
+        try:
+            page.keyboard.press("f")
+            page.get_by_label("what", exact=True).select_option("slow")
+            page.get_by_label("for (s)").fill("300")
+            page.get_by_label("for (s)").press("Tab")
+            page.wait_for_selector("code:text-is('kraftlite fault slow 2 1 250ms --for 300s')")
+            page.get_by_role("button", name="Do it").click()
+            page.wait_for_selector("td:text-is('node 2 and node 1: slow link')")
+            assert {(it.node, it.state.fault.amount) for it in faults.listed(small.data_dir)} == {(1, 250_000), (2, 250_000)}
+            page.get_by_role("button", name="End the slow of node 2").click()
+            wait_for("it has ended", lambda: not faults.listed(small.data_dir))
+            page.wait_for_selector("td:has-text('end by')")
+            page.get_by_label("what", exact=True).select_option("api-error")
+            page.get_by_label("code", exact=True).fill("NO_SUCH_CODE")
+            page.get_by_label("code", exact=True).press("Tab")
+            page.get_by_role("button", name="Do it").click()
+            page.wait_for_selector("[role=alert]:has-text('error: allowed is the name of a code')")
+            assert [it for it in complaints if "400" not in it] == []
+        finally:
+            page.context.close()
+            beside.stop(small.data_dir)
+
+
 class _Foreign(BaseHTTPRequestHandler):
     """A page of somebody else, at another port of this machine."""
 
@@ -145,7 +156,7 @@ def test_a_page_of_another_port_can_neither_look_nor_kill(cluster: Cluster, link
     server = ThreadingHTTPServer(("127.0.0.1", 0), _Foreign)
     threading.Thread(target=server.serve_forever, daemon=True).start()
     try:
-        page = opened(browser, links["operator"], [])
+        page = page_at(browser, links["operator"], [])
         base = links["operator"].partition("#")[0]
         before = len(read_faults(cluster.data_dir))
         page.goto(f"http://127.0.0.1:{server.server_address[1]}/")

@@ -162,6 +162,50 @@ def test_new_certificates_are_shown_without_a_restart(closed: Closed) -> None:
     assert len(closed.run("certs", "show").output.splitlines()) == 1 + 1 + 3 + len(FIRST_USERS)
 
 
+def opened(closed: Closed, user: str) -> ssl.SSLSocket:
+    """A connection on which the user has shown its certificate."""
+    context = ssl.create_default_context(cafile=secure_dir(closed.data_dir) / "ca.pem")
+    context.load_cert_chain(client_dir(closed.data_dir, user) / "user.pem")
+    host, _, port = str(closed.librdkafka(user, "librdkafka-mtls")["bootstrap.servers"]).split(",")[0].rpartition(":")
+    return context.wrap_socket(socket.create_connection((host, int(port)), timeout=30), server_hostname=host)
+
+
+def answers(connection: ssl.SSLSocket) -> bool:
+    """Whether ApiVersions is answered."""
+    try:
+        connection.sendall(bytes.fromhex("0000000a" + "00120000" + "00000007" + "ffff"))
+        return connection.recv(4) != b""
+    except OSError:
+        return False
+
+
+def test_a_certificate_that_was_revoked_is_refused_and_its_connections_are_closed(closed: Closed) -> None:
+    """SE-07."""
+    closed.run("user", "add", "dora")
+    with opened(closed, "dora") as hers, opened(closed, "alice") as other:
+        assert answers(hers) and answers(other)
+        assert "CN=dora is revoked" in closed.run("certs", "revoke", "dora").output
+        hers.settimeout(30)
+        while hers.recv(4096):
+            pass  # the rest of the answer; then the end
+        assert not answers(opened(closed, "dora"))
+        other.recv(1 << 16)
+        assert answers(other), "nobody else is closed"
+    shown = json.loads(closed.run("certs", "show", "--json").output)
+    assert [row["owner"] for row in shown if row["state"] == "revoked"] == ["user dora"]
+    assert "_TRANSPORT" not in str(produced(closed.librdkafka("dora"), "orders", "by password")), "a password is not touched"
+    closed.run("user", "rotate", "dora")
+    with opened(closed, "dora") as anew:
+        assert answers(anew), "a new certificate is as good as any"
+    closed.run("user", "delete", "dora")
+    for wrong, told in (
+        ("authority", "'authority' has no certificate here: allowed are node-1, node-2, node-3, admin, alice, bob, and files"),
+        (str(secure_dir(closed.data_dir) / "ca.pem"), "the authority's certificate cannot be revoked"),
+        (str(secure_dir(closed.data_dir) / "ca.crl"), "ca.crl cannot be revoked: "),
+    ):
+        assert told in closed.run("certs", "revoke", wrong, ok=False).output
+
+
 def test_a_leader_that_dies_is_replaced_and_comes_back(closed: Closed) -> None:
     closed.run("create-topic", "lasting", "--partitions", "1", "--replication-factor", "2")
     admin = closed.librdkafka("admin")

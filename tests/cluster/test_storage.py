@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -57,9 +58,13 @@ def test_bl_03_broker_without_controllers_gives_up(tmp_path: Path, cluster: Clus
     broker = cluster.brokers[0]
     cluster.terminate(broker)
     cluster.wait_stopped(broker)
+    fresh = tmp_path / "data"  # without a log that says where the voters are
+    fresh.mkdir()
+    shutil.copy(Path(cluster.node(broker).data_dir) / "meta.properties", fresh)
     refused = start_node(
         cluster.node(broker).config_path,
-        "controller.quorum.voters=1@127.0.0.1:1",
+        "controller.quorum.bootstrap.servers=127.0.0.1:1",
+        f"log.dirs={fresh}",
         "initial.broker.registration.timeout.ms=2000",
     )
     assert refused.returncode != 0

@@ -4,64 +4,24 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
-import subprocess
 import time
-from collections.abc import Callable, Iterator
-from pathlib import Path
+import urllib.request
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
-ROOT = Path(__file__).resolve().parents[2]
+from tests.containers.engine import cluster, compose, docker, eventually
+
 BOOTSTRAP = "localhost:29092,localhost:39092,localhost:49092"
-PROJECT = "kraftlite-test"
 
 pytestmark = pytest.mark.containers
 
 
-def compose(*args: str, timeout: float = 900) -> str:
-    command = ["docker-compose"] if shutil.which("docker-compose") else ["docker", "compose"]
-    done = subprocess.run(
-        [*command, "-p", PROJECT, *args],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        timeout=timeout,
-        check=False,
-        env=dict(os.environ),
-    )
-    assert done.returncode == 0, f"compose {' '.join(args)}:\n{done.stdout}\n{done.stderr}"
-    return done.stdout
-
-
-def docker(*args: str, timeout: float = 120) -> str:
-    done = subprocess.run(["docker", *args], capture_output=True, text=True, timeout=timeout, check=False)
-    assert done.returncode == 0, f"docker {' '.join(args)}:\n{done.stdout}\n{done.stderr}"
-    return done.stdout.strip()
-
-
-def eventually(what: str, check: Callable[[], bool], timeout_s: float = 90) -> None:
-    deadline = time.monotonic() + timeout_s
-    while not check():
-        if time.monotonic() > deadline:
-            raise AssertionError(f"not within {timeout_s} s: {what}\n{compose('logs', '--tail', '30')}")
-        time.sleep(0.5)  # an engine offers nothing to wait on
-
-
 @pytest.fixture(scope="module")
 def stack() -> Iterator[None]:
-    if subprocess.run(["docker", "info"], capture_output=True, check=False).returncode != 0:
-        pytest.skip("no Docker engine answers")
-    compose("--profile", "spark", "down", "-v")
-    try:
-        compose("build", "kafka-1")  # the others' image, too
-        compose("up", "-d")
-        for name in ("controller-1", "controller-2", "controller-3", "kafka-1", "kafka-2", "kafka-3"):
-            eventually(f"{name} healthy", lambda n=name: docker("inspect", "-f", "{{.State.Health.Status}}", n) == "healthy")
+    with cluster():
         yield
-    finally:
-        compose("--profile", "spark", "down", "-v", "-t", "20")
 
 
 def produce(count: int, start: int, topic: str = "orders") -> None:
@@ -108,6 +68,37 @@ def isr_sizes() -> list[int]:
 
     topic = AdminClient({"bootstrap.servers": BOOTSTRAP}).list_topics("orders", timeout=20).topics["orders"]
     return [len(partition.isrs) for partition in topic.partitions.values()]
+
+
+def asked(path: str) -> Any:
+    """What Prometheus answers; None before it does."""
+    try:
+        with urllib.request.urlopen(f"http://localhost:9090/api/v1/{path}", timeout=10) as answer:
+            return json.load(answer)["data"]
+    except OSError:
+        return None
+
+
+def test_prometheus_sees_every_node_and_a_dead_broker_sets_off_alerts(stack: None) -> None:
+    compose("--profile", "observe", "build", "prometheus")
+    compose("--profile", "observe", "up", "-d", "prometheus")
+
+    def dead() -> set[str]:
+        targets = (asked("targets?state=active") or {"activeTargets": []})["activeTargets"]
+        assert len(targets) in (0, 6)
+        return {it["labels"]["instance"] for it in targets if it["health"] != "up"} if targets else {"all"}
+
+    def firing() -> set[str]:
+        found = asked("alerts") or {"alerts": []}
+        return {it["labels"]["alertname"] for it in found["alerts"] if it["state"] == "firing"}
+
+    eventually("all six answer", lambda: dead() == set())
+    assert not firing()
+    docker("kill", "kafka-3")
+    eventually("one of them does not", lambda: dead() == {"kafka-3:9404"})
+    eventually("it is told", lambda: {"NodeDown", "FencedBrokers"} <= firing(), timeout_s=180)
+    compose("start", "kafka-3")
+    eventually("all is well", lambda: not dead() and not firing(), timeout_s=180)
 
 
 def test_a_broker_is_killed_and_comes_back(stack: None) -> None:

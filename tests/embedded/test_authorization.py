@@ -18,14 +18,25 @@ from kraftlite.model.errors import ErrorCode
 from kraftlite.testing import SyncCluster
 from kraftlite.wire.apis.call import Need as ApiNeed
 from kraftlite.wire.rights.table import BROKER_ROWS
-from tests.harness.api_samples import BROKER_SAMPLES, CONSUMERS, GROUP, TOPIC, TXN, Need, Sample, consumer
-from tests.harness.authorized import REFUSALS, STANDARD, User, codes, entry, grant_only, users_by_address
+from tests.harness.api_samples import BROKER_SAMPLES, GROUP, TOPIC, Need, Sample
+from tests.harness.authorized import (
+    LOADING,
+    NO_EXTRAS,
+    QUIET,
+    REFUSALS,
+    STANDARD,
+    User,
+    codes,
+    create,
+    entry,
+    grant_only,
+    prepared,
+    users_by_address,
+)
 
 pytestmark = [pytest.mark.clients, pytest.mark.xdist_group("embedded")]
 
 OP, R = Operation, ResourceType
-QUIET = {"offsets.topic.num.partitions": 1, "transaction.state.log.num.partitions": 1}
-LOADING = {ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.NOT_COORDINATOR}
 
 
 @dataclass
@@ -49,56 +60,14 @@ class World:
         return operation, kind, name.format(**self.facts) if "{" in name else name
 
 
-def create(admin: User, name: str) -> UUID:
-    topic = {"name": name, "num_partitions": 1, "replication_factor": 1, "assignments": [], "configs": []}
-    (made,) = admin.call(19, 7, {"topics": [topic], "timeout": 10_000, "validate_only": False}).topics
-    assert made.error_code.value == 0
-    while True:
-        (seen,) = admin.call(3, 11, {"topics": [{"topic_id": UUID(int=0), "name": name}], **_ASKED}).topics
-        if seen.error_code.value == 0 and seen.partitions and seen.partitions[0].leader_id >= 0:
-            return UUID(str(made.topic_id))
-
-
-_ASKED = {
-    "allow_auto_topic_creation": False,
-    "include_topic_authorized_operations": False,
-    "include_cluster_authorized_operations": False,
-}
-
-
-def until_loaded(user: User, key: int, version: int, values: dict[str, Any]) -> Any:
-    while True:
-        answer = user.call(key, version, values)
-        if not codes(answer) & LOADING:
-            assert codes(answer) == {0}, answer
-            return answer
-
-
 @pytest.fixture(scope="module")
 def world() -> Iterator[World]:
     with users_by_address(), SyncCluster(controllers=1, brokers=1, config={**STANDARD, **QUIET}) as cluster:
         server = cluster.bootstrap_servers
         found = World(server, User("admin", server), User("alice", server))
-        admin = found.admin
-        found.facts["id"] = create(admin, TOPIC)
-        for kind, key in ((0, GROUP), (1, TXN)):
-            until_loaded(admin, 10, 4, {"key_type": kind, "coordinator_keys": [key]})
-        partition = {"partition_index": 0, "committed_offset": 0, "committed_leader_epoch": -1, "committed_metadata": ""}
-        offsets = {"topics": [{"name": TOPIC, "partitions": [partition]}], "group_id": GROUP, "member_id": ""}
-        until_loaded(admin, 8, 7, {**offsets, "generation_id_or_member_epoch": -1, "group_instance_id": None})
-        until_loaded(admin, 68, 0, consumer(CONSUMERS, [TOPIC]))
-        for name in (TXN, "txn-open"):
-            asked = {"transactional_id": name, "transaction_timeout": 60_000, "producer_id": -1, "producer_epoch": -1}
-            producer = until_loaded(admin, 22, 4, asked)
-        added = {
-            "v3_and_below_transactional_id": "txn-open",
-            "v3_and_below_producer_id": producer.producer_id,
-            "v3_and_below_producer_epoch": producer.producer_epoch,
-            "v3_and_below_topics": [{"name": TOPIC, "partitions": [0]}],
-        }
-        until_loaded(admin, 24, 3, added)
+        found.facts.update(prepared(found.admin))
         yield found
-        for user in (admin, found.alice):
+        for user in (found.admin, found.alice):
             user.close()
 
 
@@ -161,22 +130,22 @@ def test_a_topic_that_may_not_be_described_looks_as_one_that_there_is_not(world:
     grant_only(world.admin, [])
 
     def told(name: str) -> bytes:
-        frame = world.alice.send(3, 11, {"topics": [{"topic_id": UUID(int=0), "name": name}], **_ASKED})
+        frame = world.alice.send(3, 11, {"topics": [{"topic_id": UUID(int=0), "name": name}], **NO_EXTRAS})
         return frame[4:].replace(name.encode(), b"NAME")
 
     assert told(TOPIC) == told("nothing1")
-    every = world.alice.call(3, 11, {"topics": None, **_ASKED})
+    every = world.alice.call(3, 11, {"topics": None, **NO_EXTRAS})
     assert every.topics == ()
-    (by_id,) = world.alice.call(3, 12, {"topics": [{"topic_id": world.facts["id"], "name": None}], **_ASKED}).topics
+    (by_id,) = world.alice.call(3, 12, {"topics": [{"topic_id": world.facts["id"], "name": None}], **NO_EXTRAS}).topics
     assert (by_id.error_code.value, by_id.name, by_id.topic_id) == (29, None, world.facts["id"])
-    (unknown,) = world.alice.call(3, 12, {"topics": [{"topic_id": UUID(int=5), "name": None}], **_ASKED}).topics
+    (unknown,) = world.alice.call(3, 12, {"topics": [{"topic_id": UUID(int=5), "name": None}], **NO_EXTRAS}).topics
     assert unknown.error_code.value == ErrorCode.UNKNOWN_TOPIC_ID
 
 
 def test_all_topics_are_those_that_may_be_described(world: World) -> None:
     create(world.admin, "other-1")
     grant_only(world.admin, [entry(R.TOPIC, "other", OP.READ, pattern=PatternType.PREFIXED)])
-    assert [one.name for one in world.alice.call(3, 11, {"topics": None, **_ASKED}).topics] == ["other-1"]
+    assert [one.name for one in world.alice.call(3, 11, {"topics": None, **NO_EXTRAS}).topics] == ["other-1"]
     pages = world.alice.call(75, 0, {"topics": [], "response_partition_limit": 10, "cursor": None})
     assert [one.name for one in pages.topics] == ["other-1"]
 
@@ -187,7 +156,11 @@ def test_operations_are_those_that_the_client_has(world: World) -> None:
     grant_only(
         world.admin, [entry(R.TOPIC, TOPIC, OP.READ), entry(R.GROUP, GROUP, OP.DELETE), entry(R.CLUSTER, CLUSTER_NAME, OP.ALTER)]
     )
-    request = {"topics": [{"topic_id": UUID(int=0), "name": TOPIC}], **_ASKED, "include_topic_authorized_operations": True}
+    request = {
+        "topics": [{"topic_id": UUID(int=0), "name": TOPIC}],
+        **NO_EXTRAS,
+        "include_topic_authorized_operations": True,
+    }
     (topic,) = world.alice.call(3, 11, request).topics
     assert topic.topic_authorized_operations == bits[OP.READ] | bits[OP.DESCRIBE]
     (page,) = world.alice.call(75, 0, {"topics": [{"name": TOPIC}], "response_partition_limit": 9, "cursor": None}).topics

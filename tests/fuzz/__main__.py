@@ -1,4 +1,4 @@
-"""`python -m tests.fuzz --minutes 10 [--seed N] [--door kafka|controller|grpc|metrics|files|config] [--in-process]`.
+"""`python -m tests.fuzz --minutes 10 [--seed N] [--door kafka|controller|sasl|tls|grpc|metrics|files|config] [--in-process]`.
 
 Exit status 1 when something was found. A finding is made small and written to `tests/fuzz/corpus`, where it is a test that fails.
 """
@@ -18,7 +18,16 @@ from tests.fuzz.campaign import Hunt
 from tests.fuzz.cases import CORPUS
 from tests.fuzz.run import LOOP_LIMIT_S
 
-SHARES: Final = {"kafka": 0.4, "controller": 0.1, "grpc": 0.2, "metrics": 0.03, "files": 0.22, "config": 0.05}
+SHARES: Final = {
+    "kafka": 0.4,
+    "controller": 0.1,
+    "sasl": 0.06,
+    "tls": 0.04,
+    "grpc": 0.1,
+    "metrics": 0.03,
+    "files": 0.22,
+    "config": 0.05,
+}
 """Of the time, when no door is named."""
 
 
@@ -32,7 +41,7 @@ def hunt(door: str, seed: int, seconds: float, out: Path, in_process: bool) -> C
         return files.hunt(seed, seconds, say)
     if door == "config":
         return configs.hunt(seed, seconds, say)
-    kind = "embedded" if in_process and door == "kafka" else "process"
+    kind = "embedded" if in_process and door == "kafka" else "secured" if door in ("sasl", "tls") else "process"
     # In this process the collector of garbage also visits what the fuzzer holds.
     it = Hunt(door, seed, kind, out, say, loop_limit_s=1.0 if kind == "embedded" else LOOP_LIMIT_S)
     found = it.run(seconds=seconds)

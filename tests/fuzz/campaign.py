@@ -18,6 +18,7 @@ from tests.fuzz.cases import Case, Step, write
 from tests.fuzz.kafka import Drawer, Offered
 from tests.fuzz.nodes import NodesDrawer
 from tests.fuzz.run import LOOP_LIMIT_S, Failure, Session
+from tests.fuzz.strangers import StrangersDrawer
 from tests.fuzz.targets import opened
 
 CASES_PER_NODE: Final = 2000
@@ -63,6 +64,8 @@ class Hunt:
     def _drawer(self, rng: random.Random, session: Session) -> Callable[[], Iterator[Step]]:
         if self.door in ("kafka", "controller"):
             return Drawer(rng, Offered(session.offered()), session.known).case
+        if self.door in ("sasl", "tls"):
+            return getattr(StrangersDrawer(rng, session.known), self.door)
         nodes = NodesDrawer(rng, session.known, session.target.cluster_id)
         return nodes.grpc if self.door == "grpc" else nodes.metrics
 

@@ -46,7 +46,8 @@ class Session:
     known: Known = field(default_factory=Known)
     loop_limit_s: float | None = LOOP_LIMIT_S
     door: str = "kafka"
-    """Or "controller": Kafka's protocol at the controller's port, the second one that speaks gRPC."""
+    """Or "controller": Kafka's protocol at the controller's port, the second one that speaks gRPC; "sasl" and "tls": a listener
+    that asks who one is."""
     rss_limit: int = 0
     canary: Canary = field(init=False)
     steps_sent: int = 0
@@ -70,6 +71,8 @@ class Session:
     @property
     def address(self) -> tuple[str, int]:
         """Where the steps of cases go that name nothing else."""
+        if self.door in self.target.doors:
+            return self.target.doors[self.door]
         return self.target.grpc[1] if self.door == "controller" else self.target.kafka
 
     def offered(self) -> dict[int, tuple[int, int]]:

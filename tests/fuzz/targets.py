@@ -7,9 +7,10 @@ import json
 import signal
 import tempfile
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Final, Protocol
 
 from kraftlite.local import cluster as local
@@ -18,7 +19,9 @@ from kraftlite.local.state import LocalError, load
 from kraftlite.runtime.trace import TraceEvent
 from kraftlite.testing import SyncCluster
 from kraftlite.testing.errors import ClusterError
+from tests.harness.certificates import Authority, Stores
 from tests.harness.local import CALM
+from tests.harness.secured_node import CLUSTER_ID, secured_node
 
 NODE: Final = 1
 CONFIG: Final = {
@@ -43,6 +46,8 @@ class Target(Protocol):
     metrics: tuple[str, int] | None
     cluster_id: str
     in_process: bool
+    doors: Mapping[str, tuple[str, int]]
+    """Further addresses of clients, by the name of their door."""
 
     def ended(self) -> str | None:
         """Why the node runs no longer; None while it does."""
@@ -61,7 +66,7 @@ class Target(Protocol):
     def close(self) -> None: ...
 
 
-def _thread_cpu_s(pid: int | str, tid: int) -> float:
+def thread_cpu_s(pid: int | str, tid: int) -> float:
     try:
         text = Path(f"/proc/{pid}/task/{tid}/schedstat").read_text()
     except OSError:  # it has ended
@@ -69,7 +74,7 @@ def _thread_cpu_s(pid: int | str, tid: int) -> float:
     return int(text.split()[0]) / 1e9
 
 
-def _rss_bytes(pid: int | str) -> int:
+def rss_bytes_of(pid: int | str) -> int:
     try:
         pages = Path(f"/proc/{pid}/statm").read_text().split()[1]
     except OSError:
@@ -81,6 +86,7 @@ class Embedded:
     """In this process: quick to start, nothing on disk, gRPC is not there."""
 
     in_process = True
+    doors: Mapping[str, tuple[str, int]] = MappingProxyType({})
     grpc: tuple[tuple[str, int], ...] = ()
     metrics: tuple[str, int] | None = None
 
@@ -110,7 +116,7 @@ class Embedded:
         return found
 
     def loop_cpu_s(self) -> float:
-        return _thread_cpu_s("self", self._tid)
+        return thread_cpu_s("self", self._tid)
 
     def rss_bytes(self) -> int:
         return 0  # this process is not the node alone
@@ -136,6 +142,7 @@ class Process:
     """In a process of its own, as in production: uvloop, real files, gRPC, metrics."""
 
     in_process = False
+    doors: Mapping[str, tuple[str, int]] = MappingProxyType({})
 
     def __init__(self, folder: Path) -> None:
         self.data_dir = folder / "cluster"
@@ -172,18 +179,18 @@ class Process:
 
     def loop_cpu_s(self) -> float:
         pid = self._pid()
-        return _thread_cpu_s(pid, pid)
+        return thread_cpu_s(pid, pid)
 
     def _pid(self) -> int:
         return self.node.pid or 0
 
     def rss_bytes(self) -> int:
-        return _rss_bytes(self._pid())
+        return rss_bytes_of(self._pid())
 
     def errors(self) -> list[str]:
         lines = self.node.log_path.read_text(errors="replace").splitlines()
         fresh, self._seen = lines[self._seen :], len(lines)
-        return [line[:2000] for line in fresh if '"level":"error"' in line or "[error" in line or "Traceback" in line]
+        return [line[:2000] for line in fresh if _is_error(line)]
 
     def restart(self) -> None:
         cluster = load(self.data_dir)
@@ -199,6 +206,62 @@ class Process:
     def close(self) -> None:
         with contextlib.suppress(LocalError):  # it has ended
             local.kill(self.data_dir, NODE, signal.SIGKILL)
+
+
+class Secured:
+    """A process with a listener without authentication, for the good client, one with SASL, and one with TLS."""
+
+    in_process = False
+    grpc: tuple[tuple[str, int], ...] = ()
+    metrics: tuple[str, int] | None = None
+    cluster_id = CLUSTER_ID
+
+    def __init__(self, folder: Path) -> None:
+        certificates = folder / "certificates"
+        certificates.mkdir(parents=True)
+        authority = Authority()
+        stores = Stores(certificates / "node").write(authority.issue("node"), authority).as_kafka()
+        self._stack = contextlib.ExitStack()
+        self._node = self._stack.enter_context(secured_node(folder, CONFIG, stores))
+        self.kafka = _address(self._node.plain)
+        self.doors = {"sasl": _address(self._node.sasl), "tls": _address(self._node.secure)}
+        self._seen = 0
+
+    @property
+    def _pid(self) -> int:
+        assert self._node.process is not None
+        return self._node.process.pid
+
+    def ended(self) -> str | None:
+        assert self._node.process is not None
+        if self._node.process.poll() is None:
+            return None
+        return "the process has ended: " + " | ".join(self._lines()[-3:])[:600]
+
+    def _lines(self) -> list[str]:
+        return (self._node.folder / "log").read_text(errors="replace").splitlines()
+
+    def loop_cpu_s(self) -> float:
+        return thread_cpu_s(self._pid, self._pid)
+
+    def rss_bytes(self) -> int:
+        return rss_bytes_of(self._pid)
+
+    def errors(self) -> list[str]:
+        lines = self._lines()
+        fresh, self._seen = lines[self._seen :], len(lines)
+        return [line[:2000] for line in fresh if _is_error(line)]
+
+    def restart(self) -> None:
+        self._node.stop()
+        self._node.start()
+
+    def close(self) -> None:
+        self._stack.close()
+
+
+def _is_error(line: str) -> bool:
+    return '"level":"error"' in line or "[error" in line or "Traceback" in line
 
 
 def _wait_stopped(data_dir: Path) -> None:
@@ -222,9 +285,14 @@ def _address(text: str | None) -> tuple[str, int]:
 
 @contextmanager
 def opened(kind: str) -> Iterator[Target]:
-    """`kind`: embedded or process."""
+    """`kind`: embedded, process or secured."""
     with tempfile.TemporaryDirectory(prefix="kraftlite-fuzz-") as folder:
-        target: Target = Embedded() if kind == "embedded" else Process(Path(folder))
+        kinds: Mapping[str, Callable[[], Target]] = {
+            "embedded": Embedded,
+            "process": lambda: Process(Path(folder)),
+            "secured": lambda: Secured(Path(folder)),
+        }
+        target = kinds[kind]()
         try:
             yield target
         finally:

@@ -61,6 +61,12 @@ def test_a_short_hunt_between_nodes(door: str) -> None:
     assert not Hunt(door, 1, "process", say=print, loop_limit_s=CPU_LIMIT_S, readers=False).run(cases=60)
 
 
+@pytest.mark.cluster
+@pytest.mark.parametrize("door", ["sasl", "tls"])
+def test_a_short_hunt_before_authentication(door: str) -> None:
+    assert not Hunt(door, 1, "secured", say=print, loop_limit_s=CPU_LIMIT_S, readers=False).run(cases=40)
+
+
 def test_a_short_hunt_in_the_files() -> None:
     wrong = [str(done) for done in islice(files.rounds(1), FILE_ROUNDS) if done.wrong is not None]
     assert not wrong, "\n".join(wrong)

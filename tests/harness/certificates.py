@@ -22,6 +22,8 @@ from cryptography.hazmat.primitives.serialization import (
 )
 from cryptography.x509.oid import NameOID
 
+from kraftlite.tls.revocation import entry_for, make_list
+
 DAY = datetime.timedelta(days=1)
 LOOPBACK = ("localhost", "127.0.0.1")
 
@@ -91,6 +93,10 @@ class Authority:
         """A trust store as keytool makes it."""
         marked = pkcs12.PKCS12Certificate(self.certificate, b"ca")
         return pkcs12.serialize_java_truststore([marked], _encryption(password))
+
+    def revoking(self, *revoked: Certificate) -> str:
+        """Its list of revoked certificates."""
+        return make_list(self.certificate, self._key, [entry_for(it.certificate) for it in revoked]).decode()
 
     def issue(self, name: str | x509.Name, hosts: Sequence[str] = LOOPBACK, *, expired: bool = False) -> Certificate:
         key = ec.generate_private_key(ec.SECP256R1())

@@ -116,6 +116,7 @@ class ConsumerWorld(GroupWorld):
                 rebalance_timeout_ms=said.get("rebalance_ms"),
                 topics=said.get("topics"),
                 regex=said.get("regex"),
+                sees=said.get("sees"),
                 server_assignor=said.get("assignor"),
                 owned=None if owned is None else tuple((topic, tuple(indexes)) for topic, indexes in owned.items()),
                 client_id=said.get("client_id", "c"),

@@ -26,7 +26,7 @@ from kraftlite.coordinator.classic.group import Group
 from kraftlite.coordinator.config import GroupConfig
 from kraftlite.coordinator.core.effects import Append, Output
 from kraftlite.coordinator.core.placement import OFFSETS_TOPIC
-from kraftlite.coordinator.core.shards import GoOn
+from kraftlite.coordinator.core.shards import GoOn, Late
 from kraftlite.coordinator.shard_core import Asked, Event, GroupShard, Tick, TopicsDeleted, Written
 from kraftlite.model.errors import ApiError, ErrorCode
 from kraftlite.model.producer import Producer
@@ -118,6 +118,11 @@ class GroupWorld:
             producer_id = None if append.producer is None else append.producer.producer_id
             self.log.extend((record.key, record.value, producer_id) for record in append.records)
             self.step(Written(token=append.token, error=ErrorCode.NONE))
+
+    def be_late(self, error: ErrorCode = ErrorCode.REQUEST_TIMED_OUT) -> None:
+        """Nothing that is held is committed in time; it may be later."""
+        for append in list(self.held):
+            self.step(Late(token=append.token, error=error))
 
     def fail_held(self, error: ErrorCode) -> None:
         held, self.held = self.held, []

@@ -11,6 +11,7 @@ from uuid import UUID
 
 from hypothesis import strategies as st
 
+from kraftlite.model.faults import FaultState, Injection
 from kraftlite.model.ids import UNCHANGED, Endpoint, NodeId, Unchanged, VoterEndpoint
 from kraftlite.model.messages import bounds
 
@@ -52,7 +53,7 @@ def instances(cls: type[Any]) -> st.SearchStrategy[Any]:
 
 
 def _field(cls: type[Any], name: str, hint: Any) -> st.SearchStrategy[Any]:
-    if not (cls.__module__.startswith("kraftlite.model.messages") or cls in (Endpoint, VoterEndpoint)):
+    if not (cls.__module__.startswith("kraftlite.model.messages") or cls in (Endpoint, VoterEndpoint, Injection, FaultState)):
         return values(hint)
     inner, optional, many = bounds.split_hint(hint)
     if inner is not int:

@@ -42,7 +42,8 @@ class LedPartition:
     start: int = 0
     hw: int = 0
     batches: list[bytes] = field(default_factory=list)
-    parked: list[tuple[int, Callable[[ErrorCode], None]]] = field(default_factory=list)
+    parked: list[tuple[int, Callable[[ErrorCode], None], Callable[[ErrorCode], None]]] = field(default_factory=list)
+    """(high watermark that is waited for, on the fate, on being late)."""
     error: ErrorCode | None = None
     """What appends are refused with."""
 
@@ -93,6 +94,7 @@ class OffsetsLogFake:
         timeout_ms: int,
         on_done: Callable[[list[ProduceResult]], None],
         origin: AppendOrigin,
+        on_late: Callable[[ErrorCode], None],
     ) -> None:
         (entry,) = entries
         assert acks == -1
@@ -103,12 +105,17 @@ class OffsetsLogFake:
             on_done([ProduceResult(tp=entry.tp, error=found.error)])
             return
         self.write(entry.tp.partition, entry.records)
-        found.parked.append((found.leo, lambda error: on_done([ProduceResult(tp=entry.tp, error=error)])))
+        found.parked.append((found.leo, lambda error: on_done([ProduceResult(tp=entry.tp, error=error)]), on_late))
         if self.automatic:
             self.advance(entry.tp.partition)
 
     def write_markers(
-        self, markers: Sequence[MarkerEntry], *, timeout_ms: int, on_done: Callable[[list[ErrorCode]], None]
+        self,
+        markers: Sequence[MarkerEntry],
+        *,
+        timeout_ms: int,
+        on_done: Callable[[list[ErrorCode]], None],
+        on_late: Callable[[ErrorCode], None],
     ) -> None:
         (marker,) = markers
         found = self.partitions[marker.tp]
@@ -125,7 +132,7 @@ class OffsetsLogFake:
             producer_epoch=marker.producer_epoch,
         )
         self.write(marker.tp.partition, batch)
-        found.parked.append((found.leo, lambda error: on_done([error])))
+        found.parked.append((found.leo, lambda error: on_done([error]), on_late))
         if self.automatic:
             self.advance(marker.tp.partition)
 
@@ -140,16 +147,21 @@ class OffsetsLogFake:
         """Let the high watermark reach the end of the log, or `hw`."""
         found = self.at(index)
         found.hw = found.leo if hw is None else hw
-        ready = [done for until, done in found.parked if until <= found.hw]
-        found.parked = [(until, done) for until, done in found.parked if until > found.hw]
+        ready = [done for until, done, _ in found.parked if until <= found.hw]
+        found.parked = [waiting for waiting in found.parked if waiting[0] > found.hw]
         for done in ready:
             done(ErrorCode.NONE)
         self._wake()
 
     def fail(self, index: int, error: ErrorCode) -> None:
         parked, self.at(index).parked = self.at(index).parked, []
-        for _, done in parked:
+        for _, done, _ in parked:
             done(error)
+
+    def be_late(self, index: int, error: ErrorCode = ErrorCode.REQUEST_TIMED_OUT) -> None:
+        """Whoever waits is told that the records are not below the high watermark in time."""
+        for _, _, late in list(self.at(index).parked):
+            late(error)
 
     def _wake(self) -> None:
         waits, self._waits = self._waits, {}

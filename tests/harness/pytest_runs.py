@@ -7,6 +7,7 @@ import pytest
 import kraftlite.testing.backends
 import kraftlite.testing.chaos
 import kraftlite.testing.nodes
+import kraftlite.testing.secure
 import kraftlite.testing.views
 import kraftlite.testing.watch  # noqa: F401
 

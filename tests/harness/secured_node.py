@@ -19,6 +19,7 @@ MODULES: Final = "org.apache.kafka.common.security"
 ALICE, BOB, TOKENS = "alice-hunter2", "bob-hunter2", "token-hunter2"
 """The passwords of alice, whom PLAIN and SCRAM know, and of bob, whom only PLAIN knows; and the secret of delegation tokens."""
 SECRETS: Final = (ALICE, BOB, TOKENS)
+CLUSTER_ID: Final = "4L6g3nShT-eMCtK--X86sw"
 REAUTH_MS: Final = 2_000
 """How long a session lasts on the listener SHORT."""
 
@@ -32,6 +33,24 @@ class SecuredNode:
     sasl: str
     short: str
     controller: str
+    secure: str = ""
+    """The address with TLS and SASL; empty: there is none."""
+    metrics: str = ""
+    process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        """Returns when all listeners take connections."""
+        command = [sys.executable, "-m", "kraftlite", "start", "--config", str(self.folder / "server.properties")]
+        with (self.folder / "log").open("ab") as log:
+            self.process = subprocess.Popen(command, stdout=log, stderr=log, env={**os.environ})
+        for address in (self.plain, self.sasl, self.short, self.controller, self.secure):
+            if address:
+                _wait_for(address, self.process)
+
+    def stop(self) -> None:
+        assert self.process is not None
+        self.process.terminate()
+        self.process.wait(20)
 
     def properties(self, name: str, values: Mapping[str, str]) -> Path:
         """A file for --command-config."""
@@ -41,6 +60,12 @@ class SecuredNode:
 
     def client(self, mechanism: str, name: str = "alice", password: str = ALICE) -> Path:
         return self.properties(f"{mechanism}-{name}", login(mechanism, name, password))
+
+    def nobody(self) -> Path:
+        """The configuration of a client that proves nothing, and soon gives up asking again."""
+        path = self.folder / "nobody.properties"
+        path.write_text("default.api.timeout.ms=3000\n")
+        return path
 
     def tool(self, *arguments: str, server: str | None = None, config: Path | None = None) -> subprocess.CompletedProcess[str]:
         """One of Kafka's tools, as kraftlite has them."""
@@ -74,8 +99,12 @@ def login(mechanism: str, name: str, password: str, extra: str = "") -> dict[str
 
 
 @contextmanager
-def secured_node(folder: Path) -> Iterator[SecuredNode]:
-    plain, sasl, short, controller, replication = (f"localhost:{port}" for port in free_ports(folder, 5))
+def secured_node(
+    folder: Path, extra: Mapping[str, str] | None = None, stores: Mapping[str, str] | None = None
+) -> Iterator[SecuredNode]:
+    """`extra`: further properties of the node, or others than it has. `stores`: those of its certificate, with which it has a
+    listener with TLS as well."""
+    plain, sasl, short, controller, replication, secure = (f"localhost:{port}" for port in free_ports(folder, 6))
     users = f'user_alice="{ALICE}" user_bob="{BOB}"'
     values = {
         "process.roles": "broker,controller",
@@ -104,21 +133,24 @@ def secured_node(folder: Path) -> Iterator[SecuredNode]:
             for it in ("sasl", "short")
         },
     }
-    node = SecuredNode(folder, plain, sasl, short, controller)
+    if stores is not None:
+        values["listeners"] += f",SECURE://{secure}"
+        values["listener.security.protocol.map"] += ",SECURE:SASL_SSL"
+        values |= {f"listener.name.secure.{name}": text for name, text in stores.items()}
+        for it in ("plain", "oauthbearer"):
+            values[f"listener.name.secure.{it}.sasl.jaas.config"] = values[f"listener.name.sasl.{it}.sasl.jaas.config"]
+    values |= extra or {}
+    node = SecuredNode(folder, plain, sasl, short, controller, "" if stores is None else secure)
     path = node.properties("server", values)
     scram = [f"SCRAM-SHA-{bits}=[name=alice,password={ALICE}]" for bits in (256, 512)]
     command = [sys.executable, "-m", "kraftlite"]
     added = [part for item in scram for part in ("--add-scram", item)]
-    subprocess.run([*command, "format", "--config", str(path), "--cluster-id", "4L6g3nShT-eMCtK--X86sw", *added], check=True)
-    with (folder / "log").open("wb") as log:
-        process = subprocess.Popen([*command, "start", "--config", str(path)], stdout=log, stderr=log, env={**os.environ})
-        try:
-            for address in (plain, sasl, short, controller):
-                _wait_for(address, process)
-            yield node
-        finally:
-            process.terminate()
-            process.wait(20)
+    subprocess.run([*command, "format", "--config", str(path), "--cluster-id", CLUSTER_ID, *added], check=True)
+    try:
+        node.start()
+        yield node
+    finally:
+        node.stop()
 
 
 def _wait_for(address: str, process: subprocess.Popen[bytes]) -> None:

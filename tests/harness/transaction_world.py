@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from kraftlite.coordinator.core.effects import Output
-from kraftlite.coordinator.core.shards import Asked, GoOn, Tick, Written
+from kraftlite.coordinator.core.shards import Asked, GoOn, Late, Tick, Written
 from kraftlite.coordinator.records import CoordinatorRecord
 from kraftlite.coordinator.transactions.config import TransactionConfig
 from kraftlite.coordinator.transactions.events import Add, End, Event, Fenced, Init, Mark, Marked, Request
@@ -191,12 +191,11 @@ class TransactionWorld:
                 self.step(Written(token=token, error=ErrorCode.NONE))
 
     def time_out(self, index: int = 0, error: ErrorCode = ErrorCode.REQUEST_TIMED_OUT) -> None:
-        """Give one of the batches beyond the high watermark up, which stays in the log."""
+        """One of the batches beyond the high watermark is late; it stays in the log."""
         waiting = [batch for batch in self.log[self.hw :] if batch.token is not None]
         token = waiting[index].token
-        waiting[index].token = None
         assert token is not None
-        self.step(Written(token=token, error=error))
+        self.step(Late(token=token, error=error))
 
     @property
     def waiting(self) -> int:

@@ -317,3 +317,43 @@ def test_async_tests_of_others_are_left_to_their_plugins(pytester: pytest.Pytest
     pytester.makepyfile("async def test_elsewhere():\n    assert True\n")
     result = run_apart(pytester)
     result.assert_outcomes(failed=1)
+
+
+PAGES = """
+    from kraftlite.testing import other_than
+
+    def test_breaks(kafka_cluster, kafka_topic, kafka_chaos):
+        leader = kafka_cluster.leader(kafka_topic)
+        with kafka_chaos.killed(leader):
+            kafka_cluster.wait_for(topic=kafka_topic, leader=other_than(leader))
+            assert kafka_topic is None, "</script>"
+
+    def test_holds(kafka_topic):
+        pass
+
+    def test_needs_no_cluster():
+        assert False
+    """
+
+
+def test_a_failed_test_leaves_a_page(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(PAGES)
+    result = run(pytester, "--kafka-nodes=1", "--kraftlite-ui=on-failure", "--junitxml=out/report.xml")
+    result.assert_outcomes(passed=1, failed=2)
+    pages = sorted(it.name for it in (pytester.path / "out" / "kraftlite-ui").iterdir())
+    assert [it for it in pages if it.endswith(".html")] == [it for it in pages if "test_breaks" in it and it.endswith(".html")]
+    assert len(pages) == 2 and pages[1].endswith(".kljsonl")
+    text = (pytester.path / "out" / "kraftlite-ui" / pages[0]).read_text()
+    assert "leader_changed" in text or "died" in text
+    result.stdout.fnmatch_lines(["*kafka page*", f"what happened to the cluster: file://*{pages[0]}"])
+
+
+def test_pages_are_written_where_they_are_wanted(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile("def test_holds(kafka_topic): pass")
+    result = run(pytester, "--kafka-nodes=1", "--kraftlite-ui=always", "--kraftlite-ui-dir=pages")
+    result.assert_outcomes(passed=1)
+    assert len(list((pytester.path / "pages").glob("*test_holds.html"))) == 1
+    pytester.makefile(".txt", occupied="")
+    result = run(pytester, "--kafka-nodes=1", "--kraftlite-ui=always", "--kraftlite-ui-dir=occupied.txt", "-rA")
+    result.assert_outcomes(passed=1)
+    result.stdout.fnmatch_lines(["*there is no page: *occupied.txt*"])

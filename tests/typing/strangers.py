@@ -15,7 +15,7 @@ ROOT = Path(__file__).resolve().parents[2]
 FILES = Path(__file__).resolve().parent / "stranger"
 DOCUMENTS = {"README.md": "### In your tests", "docs/PYTEST.md": "# The pytest plugin"}
 """Documents whose examples a reader copies, and the heading from which on they are."""
-EXPECTED_EXAMPLES = {"README.md": 1, "docs/PYTEST.md": 6}
+EXPECTED_EXAMPLES = {"README.md": 1, "docs/PYTEST.md": 8}
 _MARKED = re.compile(r"# \[([a-z-]+)\]$")
 _ERROR = re.compile(r"^(?P<file>[^:]+):(?P<line>\d+): error: (?P<text>.*)  \[(?P<code>[a-z-]+)\]$")
 

@@ -11,6 +11,7 @@ from uuid import UUID
 
 from kraftlite.broker.handlers.fetch_sessions import FetchSessionCache
 from kraftlite.broker.metadata_cache import MetadataCache
+from kraftlite.broker.telemetry import ClientTelemetry
 from kraftlite.coordinator.coordinator import GroupCoordinator
 from kraftlite.coordinator.transactions.api import TransactionDescription, TransactionListing
 from kraftlite.log.config import LogConfig
@@ -285,6 +286,8 @@ class BrokerContext(NodeContext):
     log_config_for: Callable[[str], LogConfig]
     tls_problems: Callable[[Mapping[str, str], frozenset[str]], list[str]] | None = None
     """Say why this broker's listeners cannot have these values, of which some keys are new. None: no listener speaks TLS."""
+    telemetry: ClientTelemetry | None = None
+    """None: nothing receives clients' metrics, and the APIs of telemetry are not offered."""
     fetch_sessions: FetchSessionCache = field(init=False)
     large_fetches: LargeFetches = field(init=False)
     topics_being_created: set[str] = field(init=False, default_factory=set)

@@ -173,7 +173,7 @@ def _resolve(ctx: BrokerContext, call: FetchCall, found: FetchPlan, partition: S
 
 
 def refused(tp: TopicPartition, error: ErrorCode) -> FetchResult:
-    return FetchResult(tp=tp, error=error, hw=-1, last_stable_offset=-1, log_start_offset=-1, records=b"")
+    return FetchResult(tp=tp, error=error, hw=-1, last_stable_offset=-1, log_start_offset=-1, records=b"", aborted=())
 
 
 def must_wait(found: FetchPlan, results: Sequence[FetchResult]) -> bool:

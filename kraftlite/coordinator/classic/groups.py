@@ -193,13 +193,13 @@ class Groups:
         rebalances.expect_heartbeat(group, member)
         generation = group.generation
 
-        def stored(error: ErrorCode) -> None:
+        def stands() -> bool:
+            """Otherwise it was answered by what happened meanwhile."""
             current = group.members.get(member_id)
-            if current is not member or group.state is not GroupState.STABLE or group.generation != generation:
-                return  # it was answered by what happened meanwhile
-            if error is ErrorCode.NONE:
-                if rebalances.answer_join(member, self._replaced(group, member, old_leader, request.can_skip_assignment)):
-                    rebalances.expect_heartbeat(group, member)
+            return current is member and group.state is GroupState.STABLE and group.generation == generation
+
+        def stored(error: ErrorCode) -> None:
+            if error is ErrorCode.NONE or not stands():
                 return
             rebalances.answer_join(member, JoinResult(error=client_error(error), member_id=""))
             rebalances.stop_session(group, member_id)
@@ -207,7 +207,15 @@ class Groups:
             member.protocols, member.session_timeout_ms, member.rebalance_timeout_ms = before
             rebalances.expect_heartbeat(group, member)
 
-        self._effects.append([group_record(group.group_id, group.value())], stored)
+        def told(error: ErrorCode) -> None:
+            if not stands():
+                return
+            result = self._replaced(group, member, old_leader, request.can_skip_assignment)
+            failed = JoinResult(error=client_error(error), member_id="")
+            if rebalances.answer_join(member, result if error is ErrorCode.NONE else failed):
+                rebalances.expect_heartbeat(group, member)
+
+        self._effects.append([group_record(group.group_id, group.value())], stored, told)
 
     def _replaced(self, group: Group, member: Member, old_leader: str | None, can_skip: bool) -> JoinResult:
         """A leader that comes back must not assign: nobody would hear of it. It is told so, or, where it cannot be told (before
@@ -255,7 +263,7 @@ class Groups:
         generation = group.generation
         group.writing_assignment = True
 
-        def stored(error: ErrorCode) -> None:
+        def told(error: ErrorCode) -> None:
             if group.state is not GroupState.COMPLETING_REBALANCE or group.generation != generation:
                 return  # another rebalance has begun, and all that waited are answered
             group.writing_assignment = False
@@ -265,7 +273,7 @@ class Groups:
                 self.rebalances.fail_assignment(group, client_error(error))
                 self.rebalances.prepare(group, f"the assignment could not be stored: {error.name}")
 
-        self._effects.append([group_record(group.group_id, group.value(assignments))], stored)
+        self._effects.append([group_record(group.group_id, group.value(assignments))], tell=told)
 
     # --- heartbeat and leave ------------------------------------------------------------------------------------------
 

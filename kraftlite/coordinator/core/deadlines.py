@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import heapq
+from collections.abc import Iterator
 from typing import Generic, TypeVar
+
+from kraftlite.coordinator.core.walks import AT_ONCE
 
 K = TypeVar("K")
 
@@ -38,34 +41,43 @@ class Deadlines(Generic[K]):
         self._due.pop(key, None)
 
     def next_ms(self) -> int | None:
-        """Never later than the earliest deadline; may be earlier than it when that one was moved."""
+        """Never later than the earliest deadline; may be earlier than it when some were moved or cancelled."""
         self._drop_stale()
         return self._heap[0][0] if self._heap else None
 
-    def pop_due(self, now_ms: int) -> K | None:
-        """One key that is due, forgotten by this; None when nothing is."""
-        self._drop_stale()
-        while self._heap and self._heap[0][0] <= now_ms:
-            at_ms, _, key = heapq.heappop(self._heap)
-            if self._queued.get(key) == at_ms:
-                del self._queued[key]
-            due = self._due.get(key)
-            if due is None:
+    def due(self, now_ms: int) -> Iterator[K]:
+        """The keys that are due, each forgotten by this; after `AT_ONCE` looks no more, though there may be (`is_due`): all
+        sessions of a shard begin when it is loaded, and end together. Keys may be set and cancelled between two of them."""
+        for _ in range(AT_ONCE):
+            if not self.is_due(now_ms):
+                return
+            key = self._pop()
+            at_ms = self._due.get(key)
+            if at_ms is None:
                 continue
-            if due <= now_ms:
+            if at_ms <= now_ms:
                 del self._due[key]
-                return key
-            if key not in self._queued:
-                self._push(key, due)
-        return None
+                yield key
+            elif key not in self._queued:
+                self._push(key, at_ms)
+
+    def is_due(self, now_ms: int) -> bool:
+        """Return whether `due` has something to look at."""
+        return bool(self._heap) and self._heap[0][0] <= now_ms
 
     def _push(self, key: K, at_ms: int) -> None:
         self._count += 1
         self._queued[key] = at_ms
         heapq.heappush(self._heap, (at_ms, self._count, key))
 
+    def _pop(self) -> K:
+        at_ms, _, key = heapq.heappop(self._heap)
+        if self._queued.get(key) == at_ms:
+            del self._queued[key]
+        return key
+
     def _drop_stale(self) -> None:
-        while self._heap and self._heap[0][2] not in self._due:
-            at_ms, _, key = heapq.heappop(self._heap)
-            if self._queued.get(key) == at_ms:
-                del self._queued[key]
+        for _ in range(AT_ONCE):
+            if not self._heap or self._heap[0][2] in self._due:
+                return
+            self._pop()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, NamedTuple
+from typing import Any, NamedTuple
 
 from kraftlite.coordinator.records import CoordinatorRecord
 from kraftlite.log.guards import TransactionTerms
@@ -13,9 +13,6 @@ from kraftlite.model.producer import Producer
 from kraftlite.replication.api import MarkerEntry
 
 Then = Callable[[ErrorCode], None]
-
-MAY_STILL_COMMIT: Final = frozenset({ErrorCode.REQUEST_TIMED_OUT, ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND})
-"""The errors of an append behind which the record may be in the log, and become committed at any time."""
 
 
 class Answer(NamedTuple):
@@ -28,8 +25,8 @@ class Answer(NamedTuple):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Append:
     """One batch to append: records, or the marker of a transaction. The core waits for `Written(token)`, which must follow in the
-    order of the appends. `terms`: of records in a transaction. `timeout_ms`: how long it waits for the high watermark; None: as
-    long as the driver's settings say."""
+    order of the appends, and may be told `Late(token)` before it. `terms`: of records in a transaction. `timeout_ms`: after how
+    long it is late; None: as the driver's settings say."""
 
     token: int
     records: tuple[CoordinatorRecord, ...]
@@ -49,7 +46,12 @@ class Output(NamedTuple):
 
 
 class Effects:
-    """Shared by the parts of one core: the time of the step, and its output so far."""
+    """Shared by the parts of one core: the time of the step, and its output so far.
+
+    A write has two who wait for it. `then` is what it means for the state: it learns the fate of the records, and the state
+    follows the log however long that takes. `tell` answers whoever asked: it is called once, with the error of being late or,
+    after `then`, with the fate. Source: Kafka's CoordinatorRuntime, where a write's event outlives its timeout.
+    """
 
     def __init__(self) -> None:
         self.now_ms = 0
@@ -58,6 +60,7 @@ class Effects:
         self._answers: list[Answer] = []
         self._appends: list[Append] = []
         self._then: dict[int, Then] = {}
+        self._tell: dict[int, Then] = {}
         self._tokens = 0
 
     def answer(self, request_id: int, result: Any) -> None:
@@ -66,30 +69,47 @@ class Effects:
     def append(
         self,
         records: Sequence[CoordinatorRecord],
-        then: Then,
+        then: Then | None = None,
+        tell: Then | None = None,
+        *,
         producer: Producer | None = None,
         timeout_ms: int | None = None,
         terms: TransactionTerms | None = None,
     ) -> None:
-        """Write `records`, which are not none, and call `then` with what became of it once it is known."""
+        """Write `records`, which are not none."""
         assert records, "nothing to write"
-        self._appends.append(
-            Append(token=self._token(then), records=tuple(records), producer=producer, terms=terms, timeout_ms=timeout_ms)
-        )
+        token = self._token(then, tell)
+        self._appends.append(Append(token=token, records=tuple(records), producer=producer, terms=terms, timeout_ms=timeout_ms))
 
-    def mark(self, marker: MarkerEntry, then: Then) -> None:
-        """Write the marker of a transaction, and call `then` with what became of it once it is known."""
-        self._appends.append(Append(token=self._token(then), records=(), marker=marker))
+    def mark(self, marker: MarkerEntry, then: Then, tell: Then) -> None:
+        """Write the marker of a transaction."""
+        self._appends.append(Append(token=self._token(then, tell), records=(), marker=marker))
 
-    def _token(self, then: Then) -> int:
+    def _token(self, then: Then | None, tell: Then | None) -> int:
         self._tokens += 1
-        self._then[self._tokens] = then
+        self._then[self._tokens] = then or nothing
+        if tell is not None:
+            self._tell[self._tokens] = tell
         return self._tokens
 
     def written(self, token: int, error: ErrorCode) -> None:
         self._then.pop(token)(error)
+        self._say(token, error)
+
+    def late(self, token: int, error: ErrorCode) -> None:
+        assert token in self._then, f"the fate of append {token} was known before it was late"
+        self._say(token, error)
+
+    def _say(self, token: int, error: ErrorCode) -> None:
+        tell = self._tell.pop(token, None)
+        if tell is not None:
+            tell(error)
 
     def take(self) -> Output:
         output = Output(self._answers, self._appends, self.more)
         self._answers, self._appends, self.more = [], [], False
         return output
+
+
+def nothing(error: ErrorCode) -> None:
+    """Nobody waits for it, or it makes no difference."""

@@ -47,12 +47,22 @@ class CoordinatorLog(Protocol):
         timeout_ms: int,
         on_done: Callable[[list[ProduceResult]], None],
         origin: AppendOrigin,
-    ) -> None: ...
+        on_late: Callable[[ErrorCode], None],
+    ) -> None:
+        """`on_done` once, when the fate of the records is known: they are below the high watermark, or this broker leads no more.
+        `on_late` before that, at most once: when `timeout_ms` are over, or too few replicas are in sync."""
+        ...
 
     def write_markers(
-        self, markers: Sequence[MarkerEntry], /, *, timeout_ms: int, on_done: Callable[[list[ErrorCode]], None]
+        self,
+        markers: Sequence[MarkerEntry],
+        /,
+        *,
+        timeout_ms: int,
+        on_done: Callable[[list[ErrorCode]], None],
+        on_late: Callable[[ErrorCode], None],
     ) -> None:
-        """Append the markers before returning; `on_done` once, with an error per marker, when their fates are known."""
+        """Append the markers before returning; `on_done` once, with an error per marker, and `on_late`, as `append` has them."""
         ...
 
     def fetch_now(self, params: FetchParams, partitions: Sequence[FetchEntry], /) -> list[FetchResult]: ...

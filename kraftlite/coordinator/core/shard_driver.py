@@ -11,7 +11,7 @@ from uuid import UUID
 from kraftlite.coordinator.core.effects import Append, Output
 from kraftlite.coordinator.core.loader import PartitionLoader
 from kraftlite.coordinator.core.ports import CoordinatorLog
-from kraftlite.coordinator.core.shards import Asked, GoOn, Shard, ShardSettings, ShardTrace, Tick, Written
+from kraftlite.coordinator.core.shards import Asked, GoOn, Late, Shard, ShardSettings, ShardTrace, Tick, Written
 from kraftlite.log.batch import Record, build_batch
 from kraftlite.log.validation import AppendOrigin
 from kraftlite.model.errors import ApiError, ErrorCode, Fault
@@ -26,6 +26,9 @@ _LED_ELSEWHERE: Final = frozenset(
     {ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH, ErrorCode.UNKNOWN_LEADER_EPOCH}
 )
 """The replica has moved on before the coordinator heard of it: no failure."""
+MOST_UNDECIDED: Final = 50_000
+"""The most appends of a shard whose fate is not known: further ones are refused as if too few replicas were in sync. Clients come
+again after `offsets.commit.timeout.ms`, while a high watermark may stand still for as long as the controller is away."""
 
 
 class ShardDriver(Generic[S]):
@@ -65,6 +68,8 @@ class ShardDriver(Generic[S]):
         self._events: deque[object] = deque()
         self._stepping = False
         self._asked = 0
+        self.most_undecided = MOST_UNDECIDED
+        self._undecided = 0
         self._waiting: dict[int, asyncio.Future[Any]] = {}
 
     # --- life ---------------------------------------------------------------------------------------------------------
@@ -198,6 +203,8 @@ class ShardDriver(Generic[S]):
 
     def _arm(self) -> None:
         due = None if self._shard is None else self._shard.next_deadline_ms()
+        if self._going_on is not None and due is not None and due <= self._ports.clock.now_ms():
+            return  # what is due already is gone on with in its turn
         if due is None or (self._timer is not None and self._armed_for <= due):
             return
         if self._timer is not None:
@@ -220,15 +227,20 @@ class ShardDriver(Generic[S]):
                 future.set_result(result)
 
     def _append(self, append: Append) -> None:
+        self._undecided += 1
         led = self._log.partition(self.tp)
         if led is None or led.leader_epoch != self.leader_epoch:
             self._written(append.token, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+            return
+        if self._undecided > self.most_undecided:
+            self._written(append.token, ErrorCode.NOT_ENOUGH_REPLICAS)
             return
         if append.marker is not None:
             self._log.write_markers(
                 [append.marker],
                 timeout_ms=self._settings.append_timeout_ms,
                 on_done=lambda errors: self._written(append.token, errors[0]),
+                on_late=lambda error: self._late(append.token, error),
             )
             return
         wall_ms = self._ports.clock.wall_ms()
@@ -251,11 +263,17 @@ class ShardDriver(Generic[S]):
             timeout_ms=self._settings.append_timeout_ms if append.timeout_ms is None else append.timeout_ms,
             on_done=lambda done: self._written(append.token, done[0].error),
             origin=AppendOrigin.COORDINATOR,
+            on_late=lambda error: self._late(append.token, error),
         )
 
     def _written(self, token: int, error: ErrorCode) -> None:
+        self._undecided -= 1
         if self._shard is not None:
             self.tell(Written(token=token, error=error))
+
+    def _late(self, token: int, error: ErrorCode) -> None:
+        if self._shard is not None:
+            self.tell(Late(token=token, error=error))
 
 
 def _expire(future: asyncio.Future[Any]) -> None:

@@ -30,8 +30,16 @@ class Written:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Late:
+    """An append is not committed in the time that its clients wait, or not replicated enough: `Written` follows all the same."""
+
+    token: int
+    error: ErrorCode
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Tick:
-    """Time has passed; every step looks at the deadlines, this one at nothing else."""
+    """Time has passed; every step looks at the deadlines, unless it is the turn of `GoOn`, and this one at nothing else."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -74,7 +74,7 @@ class ClassicMembers:
         change, epoch = Change(group), group.epoch
         last_of_the_new = request.instance_id is not None and before.classic is None and group.static_member(request.instance_id)
         self._groups.replace_member(change, before, former)
-        after = self._groups.steps.update(change, before, after, owned)
+        after = self._groups.steps.update(change, before, after, owned, request.sees)
         result = JoinResult(
             error=ErrorCode.NONE,
             member_id=after.member_id,

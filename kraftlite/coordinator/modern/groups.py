@@ -128,7 +128,7 @@ class ConsumerGroups:
         if converted is not None:
             self._take_over(change, converted)
         self.replace_member(change, before, replaced)
-        after = self.steps.update(change, before, after, owned)
+        after = self.steps.update(change, before, after, owned, request.sees)
         self.schedule(group, after, revokes_anew=after.revoking != before.revoking)
         self.by_id[group.group_id] = group
         full = request.rebalance_timeout_ms is not None and owned is not None
@@ -268,11 +268,10 @@ class ConsumerGroups:
                 self.journal.failed(group_id, change.records)
                 for member in group.members.values():
                     self.schedule(group, member)
-            then(error)
 
         tombstones = {key: record_of(key, None) for key in (*change.records, *group.record_keys()) if key is not None}
         value = stored(classic, group, self.cluster.topics, self.cluster.session_timeout_ms(group_id), gone)
-        self._effects.append([*tombstones.values(), group_record(group_id, value)], written)
+        self._effects.append([*tombstones.values(), group_record(group_id, value)], written, then)
         if rebalance:
             self._classic.rebalances.prepare(classic, f"no member of the new protocol is left: {reason}")
 

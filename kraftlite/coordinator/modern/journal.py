@@ -6,6 +6,7 @@ Source: KIP-848; `CoordinatorRuntime` of Kafka 4.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass, field
 
 from kraftlite.coordinator.core.effects import Effects, Then
 from kraftlite.coordinator.modern.group import ConsumerGroup
@@ -34,6 +35,14 @@ class Change:
             self.records[key] = record_of(key, value)
 
 
+@dataclass(eq=False, slots=True)
+class _Write:
+    """A write under way: who waits for it, and with which error it is late."""
+
+    tell: list[Then] = field(default_factory=list)
+    late: ErrorCode | None = None
+
+
 class Journal:
     """Appends changes. The state in memory is ahead of the log; nobody is told of it before it is committed (KIP-848).
 
@@ -43,35 +52,40 @@ class Journal:
 
     def __init__(self, effects: Effects) -> None:
         self._effects = effects
-        self._last: dict[str, list[Then]] = {}
-        """Per group with a write under way: what waits for the last of them."""
+        self._last: dict[str, _Write] = {}
+        """Per group with a write under way: the last of them."""
         self._unwritten: dict[str, dict[ConsumerKey | None, None]] = {}
 
-    def write(self, change: Change, then: Then) -> None:
-        """`then` learns the fate of the change; without records, that of the group's last change before it."""
+    def write(self, change: Change, tell: Then) -> None:
+        """`tell` learns the fate of the change, or that it is late; without records, of the group's last change before it."""
         group, group_id = change.group, change.group.group_id
         records = dict(change.records)
         for key in self._unwritten.pop(group_id, {}):
             if key not in records:
                 records[key] = group_tombstone(group_id) if key is None else record_of(key, group.value_of(key))
         if not records:
-            waiting = self._last.get(group_id)
-            if waiting is None:
-                then(ErrorCode.NONE)
+            last = self._last.get(group_id)
+            if last is None:
+                tell(ErrorCode.NONE)
+            elif last.late is not None:
+                tell(last.late)
             else:
-                waiting.append(then)
+                last.tell.append(tell)
             return
-        waiting = self._last[group_id] = [then]
+        write = self._last[group_id] = _Write([tell])
 
         def written(error: ErrorCode) -> None:
-            if self._last.get(group_id) is waiting:
+            if self._last.get(group_id) is write:
                 del self._last[group_id]
             if error is not ErrorCode.NONE:
                 self.failed(group_id, records)
+
+        def told(error: ErrorCode) -> None:
+            waiting, write.tell, write.late = write.tell, [], error
             for one in waiting:
                 one(error)
 
-        self._effects.append(list(records.values()), written)
+        self._effects.append(list(records.values()), written, told)
 
     def failed(self, group_id: str, keys: Iterable[ConsumerKey | None]) -> None:
         """The records with these keys are to be written again."""

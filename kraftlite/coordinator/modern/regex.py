@@ -7,17 +7,14 @@ of re2j, which Kafka uses. Source: KIP-848, "Regular Expressions"; `TopicRegexRe
 from __future__ import annotations
 
 from collections.abc import Iterable
-from functools import lru_cache
-from typing import Any, Final
+from typing import Final
 
 import re2
 
 from kraftlite.model.errors import ApiError, ErrorCode
+from kraftlite.model.regex import compiled
 
 MAX_REGEX_LENGTH: Final = 1_000
-MAX_COMPILED_BYTES: Final = 1 << 20
-"""The memory that one expression may take."""
-
 
 _WORDS: Final = {
     "missing ]": "missing closing ]",
@@ -38,7 +35,7 @@ def check(pattern: str) -> None:
     if len(pattern) > MAX_REGEX_LENGTH:
         raise _refusal(pattern, f"longer than {MAX_REGEX_LENGTH} characters")
     try:
-        _compiled(pattern)
+        compiled(pattern)
     except re2.error as error:
         raise _refusal(pattern, _reason(error)) from error
 
@@ -47,18 +44,10 @@ def matching(pattern: str, topics: Iterable[str]) -> tuple[str, ...]:
     """The topics whose whole name matches, in the order given. Of an expression that is none, as older software may have taken
     it, nothing does."""
     try:
-        found = _compiled(pattern)
+        found = compiled(pattern)
     except re2.error:
         return ()
     return tuple(topic for topic in topics if found.fullmatch(topic) is not None)
-
-
-@lru_cache(maxsize=256)
-def _compiled(pattern: str) -> Any:
-    options = re2.Options()
-    options.log_errors = False
-    options.max_mem = MAX_COMPILED_BYTES
-    return re2.compile(pattern, options)
 
 
 def _reason(error: Exception) -> str:

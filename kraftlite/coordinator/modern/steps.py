@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from kraftlite.coordinator.api import Sees
 from kraftlite.coordinator.config import GroupConfig
 from kraftlite.coordinator.core.effects import Effects
 from kraftlite.coordinator.modern.assignors import ASSIGNORS, Subscriber
@@ -46,8 +47,9 @@ class Steps:
         self._effects = effects
         self._cluster = cluster
 
-    def update(self, change: Change, before: Member, after: Member, owned: Parts | None) -> Member:
-        """The member with what it says now, one step further; all that follows for the group is in the change."""
+    def update(self, change: Change, before: Member, after: Member, owned: Parts | None, sees: Sees | None = None) -> Member:
+        """The member with what it says now, one step further; all that follows for the group is in the change. `sees`: the
+        topics that its client may describe; None: all."""
         group = change.group
         key = MemberKey(group.group_id, after.member_id)
         if after.subscription != before.subscription or after.member_id not in group.members:
@@ -55,7 +57,7 @@ class Steps:
         resubscribed = after.topics != before.topics or after.regex != before.regex
         if before.regex and before.regex != after.regex and not group.subscribers_of(before.regex):
             change.emit(RegexKey(group.group_id, before.regex), None)
-        matches_changed = self._match(change)
+        matches_changed = self._match(change, sees)
         self._advance_epoch(change, bump=group.epoch <= INITIAL_EPOCH or resubscribed or matches_changed)
         if group.epoch > group.target_epoch and self._is_due(group):
             self._assign(change)
@@ -63,8 +65,9 @@ class Steps:
 
     # --- regular expressions ------------------------------------------------------------------------------------------
 
-    def _match(self, change: Change) -> bool:
-        """Look up the group's regular expressions if there is reason to, and return whether other topics match than before."""
+    def _match(self, change: Change, sees: Sees | None) -> bool:
+        """Look up the group's regular expressions if there is reason to, and return whether other topics match than before. As
+        in Kafka the rights of the member whose heartbeat gives the reason decide, for the whole group."""
         group, cluster = change.group, self._cluster
         wanted = group.subscribed_regexes()
         if not wanted:
@@ -80,7 +83,8 @@ class Steps:
         changed = False
         names = tuple(cluster.topics.by_name)
         for regex in wanted:
-            topics = tuple(sorted(matching(regex, names)))
+            found = matching(regex, names)
+            topics = tuple(sorted(found if sees is None else filter(sees, found)))
             former = group.regexes.get(regex)
             changed = changed or topics != (() if former is None else former.topics)
             change.emit(RegexKey(group.group_id, regex), RegexValue(topics, cluster.image.offset, wall_ms))

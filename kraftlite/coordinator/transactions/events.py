@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
-from kraftlite.coordinator.core.shards import Asked, GoOn, Tick, Written
+from kraftlite.coordinator.core.shards import Asked, GoOn, Late, Tick, Written
 from kraftlite.model.producer import Producer
 from kraftlite.model.topic_partition import TopicPartition
 
@@ -85,4 +85,4 @@ class Fenced:
     attempt: int
 
 
-Event = Asked[Request] | Written | Marked | Fenced | GoOn | Tick
+Event = Asked[Request] | Written | Late | Marked | Fenced | GoOn | Tick

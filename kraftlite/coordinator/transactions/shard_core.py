@@ -4,9 +4,9 @@ Each step of an id is written first and counts when it is below the high waterma
 its way. Behind a decided outcome the markers go out (`Mark`); what became of them comes back (`Marked`); behind the last one the
 id is complete. Source: KIP-98, KIP-360, KIP-890; TX-06 to TX-63.
 
-Departs: a state whose append may still be committed, because it is in the leader's log and was only not seen below the high
-watermark in time, is written again until it is; meanwhile the client is told to come again. Kafka goes back to the state before,
-so that its log may be ahead of its memory, and another outcome may come behind one that is decided (TX-09, TX-47).
+Departs: a state that is in the leader's log, and only not below the high watermark in time, stays pending until it is; meanwhile
+the client is told to come again. Kafka goes back to the state before, so that its log may be ahead of its memory, and another
+outcome may come behind one that is decided (TX-09, TX-47).
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from itertools import chain, islice
 from typing import Final
 
 from kraftlite.coordinator.core.deadlines import Deadlines
-from kraftlite.coordinator.core.effects import MAY_STILL_COMMIT, Effects, Output
+from kraftlite.coordinator.core.effects import Effects, Output, nothing
 from kraftlite.coordinator.core.keys import Keyed
-from kraftlite.coordinator.core.shards import Asked, GoOn, Written
+from kraftlite.coordinator.core.shards import Asked, GoOn, Late, Written
 from kraftlite.coordinator.core.walks import AT_ONCE, Walks, pieces
 from kraftlite.coordinator.transactions import rules
 from kraftlite.coordinator.transactions.config import TransactionConfig
@@ -40,6 +40,7 @@ from kraftlite.runtime.trace.transaction import TransactionalIdsExpired
 
 _S: Final = TransactionState
 _Answer = Callable[[ErrorCode], None]
+_Failed = Callable[[], None] | None
 
 WRITE_AGAIN_MS: Final = 100
 """The pause before a state that could not be written for now is written again."""
@@ -95,6 +96,7 @@ class TransactionShard:
         self._marking: dict[str, _Marking] = {}
         self._write_again: dict[str, Callable[[], None]] = {}
         self._walks = Walks()
+        self._behind = False
         self._open: dict[str, None] = {}
         """The ids in state Ongoing: few of all, and looked at every ten seconds."""
         self._decided: dict[str, None] = {}
@@ -177,13 +179,15 @@ class TransactionShard:
             self._ask(event.request_id, event.request)
         elif isinstance(event, Written):
             self._effects.written(event.token, event.error)
+        elif isinstance(event, Late):
+            self._effects.late(event.token, event.error)
         elif isinstance(event, Marked):
             self._marked(event)
         elif isinstance(event, Fenced):
             self._markers_fenced(event)
         elif isinstance(event, GoOn):
             self._walks.go_on()
-        while (due := self._deadlines.pop_due(now_ms)) is not None:
+        for due in () if self._behind and not isinstance(event, GoOn) else self._deadlines.due(now_ms):
             self._fall_due(due)
         return self._take()
 
@@ -202,7 +206,8 @@ class TransactionShard:
         return self._effects.take()
 
     def _take(self) -> Output:
-        self._effects.more = bool(self._walks)
+        self._behind = self._deadlines.is_due(self._effects.now_ms)
+        self._effects.more = bool(self._walks) or self._behind
         return self._effects.take()
 
     def _ask(self, request_id: int, request: Request) -> None:
@@ -294,42 +299,44 @@ class TransactionShard:
     # --- writing ------------------------------------------------------------------------------------------------------
 
     def _write(
-        self, transactional_id: str, entry: Entry, transaction: Transaction, answer: _Answer, in_doubt: bool = False
+        self,
+        transactional_id: str,
+        entry: Entry,
+        transaction: Transaction,
+        answer: _Answer,
+        failed: _Failed = None,
     ) -> None:
-        """Write a state, make it the current one when it is committed, and go on from there. `answer` is told what the client is
-        told, once. `in_doubt`: an earlier attempt may be in the log."""
+        """Write a state, make it the current one when it is committed, however late, and go on from there. `answer` is told what
+        the client is told, once. `failed` is called when it is not in the log, nor ever will be by this coordinator."""
         assert transaction.may_follow(entry.current), f"{transaction.state.title} cannot follow {entry.current.state.title}"
         entry.pending = transaction
         self._effects.append(
             [record_of(transactional_id, transaction, transaction_version=self._version())],
-            partial(self._written, transactional_id, entry, transaction, answer, in_doubt),
+            partial(self._written, transactional_id, entry, transaction, failed),
+            lambda error: answer(told_of(error)),
             timeout_ms=transaction.timeout_ms,
         )
 
-    def _written(
-        self, transactional_id: str, entry: Entry, transaction: Transaction, answer: _Answer, in_doubt: bool, error: ErrorCode
-    ) -> None:
-        told, in_doubt = told_of(error), in_doubt or error in MAY_STILL_COMMIT
+    def _written(self, transactional_id: str, entry: Entry, transaction: Transaction, failed: _Failed, error: ErrorCode) -> None:
         completes = transaction.state in (_S.COMPLETE_COMMIT, _S.COMPLETE_ABORT)
         if error is ErrorCode.NONE:
             before, entry.current = entry.current, transaction
             entry.pending, entry.fence_failed = None, False
             self._note_state(transactional_id, transaction)
             self._story.changed(transactional_id, before, transaction, self._effects.now_ms, self._effects.wall_ms)
-            answer(told)
             if transaction.state in PREPARED:
                 self._mark(transactional_id, entry)
             else:
                 self._marking.pop(transactional_id, None)
-        elif in_doubt or (completes and told is not ErrorCode.NOT_COORDINATOR):
-            answer(told)
-            again = partial(self._write, transactional_id, entry, transaction, _nobody, in_doubt)
+        elif completes and told_of(error) is not ErrorCode.NOT_COORDINATOR:
+            again = partial(self._write, transactional_id, entry, transaction, nothing)
             self._do_again(transactional_id, again)
         else:
             entry.pending = None
             if completes:
                 self._marking[transactional_id].stopped = True  # the next coordinator does the work again (TX-54)
-            answer(told)
+            if failed is not None:
+                failed()
         if entry.pending is None:
             self._go_on(transactional_id)
 
@@ -347,15 +354,13 @@ class TransactionShard:
         version, epoch = self._version(), fenced.producer_epoch
         self._story.fenced(transactional_id, fenced, reason)
 
-        def aborted(error: ErrorCode) -> None:
-            failed = error is not ErrorCode.NONE and entry.pending is None
-            if failed and version < 2:  # the epoch is used up, and the next try uses it again (TX-19)
+        def failed() -> None:
+            if version < 2:  # the epoch is used up, and the next try uses it again (TX-19)
                 entry.current = replace(entry.current, producer_epoch=epoch, last_epoch=fenced.last_epoch)
                 entry.fence_failed = True
-            answer(error)
 
         aborting = rules.abort_fenced(fenced, version=version, now_ms=self._effects.wall_ms)
-        self._write(transactional_id, entry, aborting, aborted)
+        self._write(transactional_id, entry, aborting, answer, failed)
 
     def _note_state(self, transactional_id: str, now: Transaction | None) -> None:
         self._open.pop(transactional_id, None)
@@ -397,7 +402,7 @@ class TransactionShard:
 
     def _complete(self, transactional_id: str, entry: Entry) -> None:
         assert entry.pending is not None
-        self._write(transactional_id, entry, entry.pending, _nobody)
+        self._write(transactional_id, entry, entry.pending, nothing)
 
     # --- time ---------------------------------------------------------------------------------------------------------
 
@@ -419,7 +424,7 @@ class TransactionShard:
         for some in pieces(list(self._open)):
             for transactional_id, entry in self._known(some):
                 if rules.has_timed_out(entry, self._effects.wall_ms):
-                    self._abort(transactional_id, entry, rules.fence(entry), "timed out", _nobody)
+                    self._abort(transactional_id, entry, rules.fence(entry), "timed out", nothing)
             yield
 
     def _forget_those_that_expired(self) -> Iterator[None]:
@@ -435,22 +440,20 @@ class TransactionShard:
         """Those of them that are known (still)."""
         return ((key, entry) for key in transactional_ids if (entry := self.by_id.get(key)) is not None)
 
-    def _forget(self, transactional_ids: Sequence[str], in_doubt: bool = False) -> None:
+    def _forget(self, transactional_ids: Sequence[str]) -> None:
         for transactional_id in transactional_ids:
             entry = self.by_id[transactional_id]
             entry.pending = replace(entry.current, state=_S.DEAD)
         tombstones = [record_of(key, None, transaction_version=self._version()) for key in transactional_ids]
-        self._effects.append(tombstones, partial(self._forgotten, transactional_ids, in_doubt))
+        self._effects.append(tombstones, partial(self._forgotten, transactional_ids))
 
-    def _forgotten(self, transactional_ids: Sequence[str], in_doubt: bool, error: ErrorCode) -> None:
+    def _forgotten(self, transactional_ids: Sequence[str], error: ErrorCode) -> None:
         if error is ErrorCode.NONE:
             self._tracer.emit(TransactionalIdsExpired(count=len(transactional_ids)))
             for transactional_id in transactional_ids:
                 del self.by_id[transactional_id]
                 self._story.forget(transactional_id)
                 self._go_on(transactional_id)
-        elif in_doubt or error in MAY_STILL_COMMIT:
-            self._do_again(transactional_ids[0], partial(self._forget, transactional_ids, True))
         else:
             for transactional_id in transactional_ids:
                 self.by_id[transactional_id].pending = None
@@ -493,7 +496,3 @@ class TransactionShard:
     def written_again(self) -> int:
         """The number of states that wait to be written again."""
         return len(self._write_again)
-
-
-def _nobody(error: ErrorCode) -> None:
-    """Nobody waits for it."""

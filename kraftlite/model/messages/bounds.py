@@ -107,6 +107,13 @@ _BY_NAME: Final[dict[str, Range]] = {
     "max_ms": OFFSET_OR_NONE,
     "last_fetch_timestamp_ms": OFFSET_OR_NONE,
     "last_caught_up_timestamp_ms": OFFSET_OR_NONE,
+    # faults, which have bounds of their own (`model/faults`)
+    "for_ms": OFFSET,
+    "left_ms": OFFSET,
+    "hits": OFFSET,
+    "other": COUNT_OR_NONE,
+    "amount": (-MAX_INT32 - 1, MAX_INT32),
+    "error": INT32,
     # what clients ask for; refused by the controller with a code of its own
     "partition": INT32,
     "num_partitions": INT32,

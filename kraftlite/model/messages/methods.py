@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from kraftlite.model.messages import acls as a
 from kraftlite.model.messages import controller as c
+from kraftlite.model.messages import faults as f
 from kraftlite.model.messages import introspection as i
 from kraftlite.model.messages import raft as r
 from kraftlite.model.messages import replica as p
@@ -74,5 +75,9 @@ ENROLL = Method("Transactions", "Enroll", t.EnrollRequest, t.EnrollResponse)
 
 NODE_STATUS = Method("Introspection", "NodeStatus", i.NodeStatusRequest, i.NodeStatusResponse)
 REPLICA_STATES = Method("Introspection", "ReplicaStates", i.ReplicaStatesRequest, i.ReplicaStatesResponse)
+
+INJECT_FAULT = Method("Faults", "Inject", f.InjectRequest, f.InjectResponse)
+END_FAULTS = Method("Faults", "End", f.EndFaultsRequest, f.EndFaultsResponse)
+LIST_FAULTS = Method("Faults", "List", f.ListFaultsRequest, f.ListFaultsResponse)
 
 ALL_METHODS: tuple[AnyMethod, ...] = tuple(value for value in list(globals().values()) if isinstance(value, Method))

@@ -79,7 +79,7 @@ class EndQuorumEpochResponse:
     leader_epoch: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class RaftFetchRequest:
     cluster_id: str | None
     replica_id: NodeId
@@ -91,7 +91,7 @@ class RaftFetchRequest:
     max_bytes: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class RaftFetchResponse:
     error: ErrorCode
     leader_id: NodeId | None

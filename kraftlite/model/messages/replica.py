@@ -12,7 +12,7 @@ from kraftlite.model.errors import ErrorCode
 from kraftlite.model.ids import NodeId
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class ReplicaFetchPartition:
     topic_id: UUID
     partition: int
@@ -29,7 +29,7 @@ class ForgottenPartition:
     partition: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class ReplicaFetchRequest:
     """A pull. Session epoch 0 opens a session with all partitions; epoch n+1 names only those that changed since n."""
 
@@ -53,7 +53,7 @@ class EpochEndOffset:
     end_offset: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class ReplicaFetchResult:
     """One partition of the answer; its records are the next `records_length` bytes of the response's `payload`."""
 
@@ -66,7 +66,7 @@ class ReplicaFetchResult:
     records_length: int = 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class ReplicaFetchResponse:
     """Only partitions with records, an error, a divergence, or a moved HW or log start. `session_id` 0: no session kept."""
 

@@ -62,6 +62,30 @@ class NodeFaulted(TraceEvent):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class FaultInjected(TraceEvent):
+    """Somebody has told this node to cause a fault to itself; it has begun."""
+
+    event: ClassVar[str] = "node.fault_injected"
+    level: ClassVar[str] = "warning"
+    id: str
+    kind: str
+    what: str
+    for_ms: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InjectedFaultEnded(TraceEvent):
+    """`how`: its time was over, it was used up, it was ended, or the node stopped. `hits`: what it has hit."""
+
+    event: ClassVar[str] = "node.fault_ended"
+    level: ClassVar[str] = "warning"
+    id: str
+    kind: str
+    how: str
+    hits: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ControllerRegistrationSent(TraceEvent):
     event: ClassVar[str] = "node.controller_registration_sent"
     incarnation_id: str

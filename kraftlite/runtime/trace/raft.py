@@ -86,6 +86,18 @@ class VotersChanged(TraceEvent):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class VoterDirectoryReplaced(TraceEvent):
+    """The voters know this controller by another directory than it has: its disk was replaced. It does not vote.
+    Source: DQ-25, DQ-44."""
+
+    event: ClassVar[str] = "raft.voter_directory_replaced"
+    level: ClassVar[str] = "warning"
+    voter_directory_id: str
+    directory_id: str
+    way_on: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class VotersLeapt(TraceEvent):
     """A record of the log adds or removes more than one voter at once: two majorities may not overlap there."""
 

@@ -17,6 +17,8 @@ class TlsHandshakeFailed(TraceEvent):
     listener: str
     peer: str
     reason: str
+    left_out: int | None = None
+    """The number of such events that were left out before this one, because too many came in one second."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -34,6 +34,8 @@ class ConnectionClosed(TraceEvent):
     listener: str
     peer: str
     reason: str
+    left_out: int | None = None
+    """The number of such events that were left out before this one, because too many came in one second."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,6 +47,8 @@ class ConnectionRefused(TraceEvent):
     listener: str
     peer: str
     reason: str
+    left_out: int | None = None
+    """The number of such events that were left out before this one, because too many came in one second."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

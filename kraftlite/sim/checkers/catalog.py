@@ -10,9 +10,10 @@ from kraftlite.sim.checkers.catalog_directories import DIRECTORIES
 from kraftlite.sim.checkers.catalog_groups import GROUPS
 from kraftlite.sim.checkers.catalog_metadata import RAFT_AND_METADATA
 from kraftlite.sim.checkers.catalog_replication import REPLICATION_AND_HISTORY
+from kraftlite.sim.checkers.catalog_security import SECURITY
 from kraftlite.sim.checkers.catalog_transactions import TRANSACTIONS
 
-_PARTS: Final = (REPLICATION_AND_HISTORY, RAFT_AND_METADATA, ADMINISTRATION, GROUPS, TRANSACTIONS, DIRECTORIES)
+_PARTS: Final = (REPLICATION_AND_HISTORY, RAFT_AND_METADATA, ADMINISTRATION, GROUPS, TRANSACTIONS, DIRECTORIES, SECURITY)
 
 ALL: Final[tuple[CheckerFactory, ...]] = tuple(dict.fromkeys(checker for part in _PARTS for checker in part))
 """Each once: all parts begin with the watch of the metadata log."""

@@ -114,7 +114,18 @@ class MetadataMatching(MetadataChecker):
 
 
 def _state_difference(found: MetadataState, expected: MetadataState) -> str | None:
-    for part in ("features", "brokers", "controllers", "topics", "configs", "quotas", "credentials", "next_producer_id"):
+    for part in (
+        "features",
+        "brokers",
+        "controllers",
+        "topics",
+        "configs",
+        "quotas",
+        "credentials",
+        "acls",
+        "tokens",
+        "next_producer_id",
+    ):
         if getattr(found, part) != getattr(expected, part):
             return f"{part} are {getattr(found, part)} instead of {getattr(expected, part)}"
     return None

@@ -76,8 +76,8 @@ class ConfigsInForce(MetadataChecker):
 
     def __init__(self, world: World) -> None:
         super().__init__(world)
-        self._looked: dict[tuple[tuple[NodeId, int], object], tuple[object, object, int]] = {}
-        """By replica: the config of the log, the configs of the cluster and the number of replicas that were found to agree."""
+        self._looked: dict[tuple[tuple[NodeId, int], object], tuple[object, ...]] = {}
+        """By replica: the config of its log, the configs that it follows and the number of replicas that were found to agree."""
 
     def on_cache(self, view: NodeView, image: MetadataImage) -> None:
         node = view.node.node
@@ -86,14 +86,16 @@ class ConfigsInForce(MetadataChecker):
         if not publisher._ready or publisher._task is not None:
             return  # an update is being applied, or logs are being loaded
         state = self.facts.history.visible(image.offset)
+        configs = state.configs
+        own, cluster = configs.get((BROKER, str(view.node_id))), configs.get((BROKER, ""))
         for replica in node.broker.replicas.partitions():
             if replica.log is None:
                 continue
-            found = (replica.log.config, state.configs, len(replica.replicas))
+            found = (len(replica.replicas), configs.get((TOPIC, replica.tp.topic)), own, cluster)
             looked = self._looked.get((view.author, replica))
-            if looked is not None and looked[0] is found[0] and looked[1] is found[1] and looked[2] == found[2]:
+            if looked is not None and looked[0] is replica.log.config and looked[1:] == found:
                 continue
-            self._looked[view.author, replica] = found
+            self._looked[view.author, replica] = (replica.log.config, *found)
             self._compare(view, image.offset, state, replica)
 
     def _compare(self, view: NodeView, offset: int, state: MetadataState, replica: Any) -> None:

@@ -8,16 +8,12 @@ from typing import Any, ClassVar
 from kraftlite.coordinator.coordinator import GroupDriver
 from kraftlite.coordinator.core.placement import OFFSETS_TOPIC
 from kraftlite.coordinator.records import CommittedOffset
-from kraftlite.model.errors import ErrorCode
 from kraftlite.model.topic_partition import TopicIdPartition, TopicPartition
 from kraftlite.runtime.trace import TraceEvent
 from kraftlite.runtime.trace.group import GroupsLoaded
 from kraftlite.sim.checkers.base import World
 from kraftlite.sim.checkers.group_log import Change, GroupChecker, GroupLog
-from kraftlite.sim.services.groups import OFFSET_DELETE, OffsetDeleteAsk, Told
-from kraftlite.sim.services.transactions import COMMIT, TransactionalCommitAsk
 from kraftlite.simhost.host import SimHost
-from kraftlite.simhost.network import AnyExchange
 
 Place = tuple[int, str, TopicPartition]
 """A producer id, a group and a partition."""
@@ -25,51 +21,23 @@ Place = tuple[int, str, TopicPartition]
 
 class PendingOffsetsKept(GroupChecker):
     """Whenever the coordinator of a partition of `__consumer_offsets` has nothing under way and has heard of all that is
-    committed, each pending offset in its memory that the log has too is the last record of that transaction there, or is
-    overtaken by a later record. It has every one that was acknowledged, or that it has loaded. What counts is the version of the
-    log with the highest record, or an earlier one when nobody was told of those behind it. At the end, when every transaction is
-    over, nothing is pending. What a tombstone has taken away is not."""
+    committed, its memory is what the log says, also of records whose client was told that they are late: each pending offset is
+    the last record of that transaction there, or is overtaken by a later record; what counts is the version with the highest
+    record; what a tombstone has taken away is gone. At the end, when every transaction is over, nothing is pending."""
 
     numbers: ClassVar[tuple[int, ...]] = (71,)
-    only_methods = (COMMIT, OFFSET_DELETE)
 
     def __init__(self, world: World) -> None:
         super().__init__(world)
         self._changed: dict[TopicPartition, None] = {}
-        self._loaded_up_to: dict[TopicPartition, int] = {}
-        """The end of the log that the last coordinator has loaded."""
-        self._deleted: dict[tuple[str, TopicPartition], int] = {}
-        """By group and partition, the offset of the last tombstone that was acknowledged."""
-        self._acknowledged: dict[TopicPartition, dict[int, None]] = {}
-        """The offsets of the records whose commit was acknowledged."""
         self.compared = 0
 
     def on_event(self, now_us: int, node: SimHost, event: TraceEvent) -> None:
         if type(event) is GroupsLoaded:
-            self._loaded_up_to[event.tp] = event.end_offset
             self._changed[event.tp] = None
 
     def on_records(self, log: GroupLog, changes: Sequence[Change]) -> None:
         self._changed[log.tp] = None
-
-    def on_served(self, exchange: AnyExchange, response: object) -> None:
-        request = exchange.request
-        if not isinstance(request, TransactionalCommitAsk | OffsetDeleteAsk) or not isinstance(response, Told):
-            return
-        log = self.groups.log_of(request.group_id)
-        if log is None or response.error is not ErrorCode.NONE:
-            return
-        if isinstance(request, OffsetDeleteAsk):
-            for tp, error in zip(request.partitions, response.result, strict=True):
-                versions = log.offsets.get(request.group_id, {}).get(tp, [])
-                if error is ErrorCode.NONE:
-                    self._deleted[(request.group_id, tp)] = max((it.at for it in versions if it.value is None), default=-1)
-            return
-        pending = log.pending.get(request.producer.producer_id, [])
-        for (tp, offset), error in zip(request.offsets, response.result, strict=True):
-            for at, key, value in pending if error is ErrorCode.NONE else ():
-                if (key.group_id, key.tp, value.offset) == (request.group_id, tp, offset):
-                    self._acknowledged.setdefault(log.tp, {})[at] = None
 
     def on_step(self, node: SimHost) -> None:
         if not self._changed:
@@ -111,19 +79,17 @@ class PendingOffsetsKept(GroupChecker):
     def _compare(self, node: SimHost, driver: GroupDriver, log: GroupLog) -> None:
         self.compared += 1
         where = f"{log.tp} on node {node.node_id}, in leader epoch {driver.leader_epoch}, with [0,{log.end})"
-        has, known = _pending(driver), self._acknowledged.get(log.tp, {})
+        has = _pending(driver)
         for place, (at, value) in _last(log).items():
             _, group_id, tp = place
             versions = log.offsets.get(group_id, {}).get(tp, [])
             later = next((it for it in reversed(versions) if it.at > at), None)
             tombstone = next((it.at for it in reversed(versions) if it.at > at and it.value is None), None)
             if tombstone is not None:
-                told = self._deleted.get((group_id, tp), -1) >= tombstone or tombstone < self._loaded_up_to.get(log.tp, 0)
-                if told and has.get(place) is not None:
+                if has.get(place) is not None:
                     self.fail(f"{where}: {has[place]} of {place} is pending; the tombstone at {tombstone} has taken it away")
             elif place not in has:
-                if at in known or at < self._loaded_up_to.get(log.tp, 0):
-                    self.fail(f"{where}: {value} of {place} at offset {at} is not pending, and has no marker yet")
+                self.fail(f"{where}: {value} of {place} at offset {at} is not pending, and has no marker yet")
             elif has[place] is not None and later is not None:
                 self.fail(f"{where}: {has[place]} of {place} is pending; the record at {later.at}, behind {at}, counts already")
             elif has[place] not in (None, value):
@@ -135,12 +101,8 @@ class PendingOffsetsKept(GroupChecker):
         for group_id, partitions in log.offsets.items():
             for tp, versions in partitions.items():
                 value = found.get(group_id, {}).get(tp)
-                told = self.groups.told.get((group_id, tp), -1)
-                if not any(it.value == value and it.at >= told for it in versions) and not (value is None and told < 0):
-                    self.fail(
-                        f"{where}: the offset of {tp} in {group_id} is {value}; versions are {versions[-3:]}, and somebody was "
-                        f"told of the one at {told}"
-                    )
+                if versions and versions[-1].value != value:
+                    self.fail(f"{where}: the offset of {tp} in {group_id} is {value}; versions are {versions[-3:]}")
 
 
 def _pending(driver: GroupDriver) -> dict[Place, CommittedOffset | None]:

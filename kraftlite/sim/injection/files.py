@@ -86,8 +86,20 @@ def damage_what_others_have(injector: Injector, node: SimHost) -> bool:
                     return True
                 found = True
                 injector.damaged.add((node.node_id, tp))
-                injector.note(f"damage {node.node_id} {tp}: {damage_files(node.disk, log_dir, tp, injector.rng)}")
+                done = damage_files(node.disk, log_dir, tp, injector.rng, gaps=_may_have_gaps(injector, tp))
+                injector.note(f"damage {node.node_id} {tp}: {done}")
     return found
+
+
+def _may_have_gaps(injector: Injector, tp: TopicPartition) -> bool:
+    """Return whether a running replica of the partition is compacted, or once was."""
+    for it in injector.cluster.brokers:
+        partition = it.node.broker.replicas.partition(tp) if it.started and it.node and it.node.broker else None
+        if partition is not None and partition.log is not None:
+            log = partition.log
+            if log.config.compacted or log.statement().gaps_below:
+                return True
+    return False
 
 
 def rot(injector: Injector, plan: FaultPlan) -> None:

@@ -158,7 +158,8 @@ class Instance:
             await self.client.backoff()
 
     async def end(self, tried: Tried, commit: bool) -> None:
-        """EndTxn, until it has an answer."""
+        """EndTxn, until it has an answer. A question that had none may still be on its way, and without an epoch of its own would
+        end the next transaction: who asks by an older version begins anew then, as behind a batch without a verdict."""
         tried.commit = commit
         self.ending.set()
         try:
@@ -183,6 +184,7 @@ class Instance:
                     tried.outcome = Outcome.UNKNOWN if commit and unsure else Outcome.NOT_COMMITTED
                     tried.ended_us = self.client.now_us()
                     raise Ended
+            self._unsure = self._unsure or told is None
             unsure = unsure or told is None or told.error not in WITHOUT_EFFECT
             if self.client.gives_up():
                 raise Ended

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 
 from kraftlite.model.topic_partition import TopicPartition
 from kraftlite.sim.history import History
-from kraftlite.sim.themes import ADMIN, DIRECTORIES, GROUPS, LOGS, MEMBERSHIP, TRANSACTIONS
+from kraftlite.sim.themes import ADMIN, DIRECTORIES, GROUPS, LOGS, MEMBERSHIP, SECURITY, TRANSACTIONS
 from kraftlite.sim.workloads import (
     admin,
     directories,
@@ -17,6 +17,7 @@ from kraftlite.sim.workloads import (
     membership,
     minimum,
     racks,
+    security,
     sessions,
     stranger,
     transactions,
@@ -42,6 +43,7 @@ THEMED: Final[Mapping[str, tuple[Visit, ...]]] = {
     LOGS: (logs.visit, sessions.visit, racks.visit),
     TRANSACTIONS: (transactions.visit,),
     MEMBERSHIP: (membership.visit,),
+    SECURITY: (security.visit,),
 }
 """By theme: what the runs of that theme have, and no others."""
 

@@ -19,11 +19,11 @@ export async function open() {
   await post("/api/v1/session", { token });
 }
 
-/** Watch: `on.state`, `on.partitions` get what comes, `on.lost` hears that the stream has ended for good. */
+/** Watch: `on.state`, `on.partitions` get what comes, and its text; `on.lost` hears that the stream has ended for good. */
 export function watch(filter, on) {
   const source = new EventSource(`/api/v1/stream?q=${encodeURIComponent(filter)}`);
-  source.addEventListener("state", (event) => on.state(JSON.parse(event.data)));
-  source.addEventListener("partitions", (event) => on.partitions(JSON.parse(event.data)));
+  source.addEventListener("state", (event) => on.state(JSON.parse(event.data), event.data));
+  source.addEventListener("partitions", (event) => on.partitions(JSON.parse(event.data), event.data));
   source.onerror = () => {
     if (source.readyState === EventSource.CLOSED) on.lost();
   };

@@ -3,13 +3,16 @@
 import { get, open, post, watch } from "./api.js";
 import { h, render } from "./dom.js";
 import { faults } from "./faults.js";
+import { notes } from "./notes.js";
 import { headlines, overview } from "./overview.js";
 import { partition } from "./partition.js";
+import { Player, bar } from "./player.js";
 import { quorum } from "./quorum.js";
+import { Heard, Tape } from "./tape.js";
 import { timeline } from "./timeline.js";
-import { LABEL, command, consequences, span } from "./words.js";
+import { LABEL, command, consequences, sinceStart, span } from "./words.js";
 
-const VIEWS = { overview: ["Overview", overview], partition: ["Partition", partition], timeline: ["Timeline", timeline], quorum: ["Quorum", quorum], faults: ["Faults", faults] };
+const VIEWS = { overview: ["Overview", overview], partition: ["Partition", partition], timeline: ["Timeline", timeline], quorum: ["Quorum", quorum], faults: ["Faults", (it) => (it.notes.length ? notes(it) : faults(it))] };
 const LATE_MS = 1500;
 const at = (id) => document.getElementById(id);
 
@@ -22,17 +25,40 @@ const page = {
   told: null,
   lanes: null,
   back: 180000,
-  role: null,
   cluster: null,
+  /** A recording: all stories, lanes and notes of it. Null on a live page. */
+  tape: null,
+  notes: [],
+  empty: undefined,
+  /** Nothing can be done to what has been. */
+  get role() {
+    return page.past ? "past" : page.cluster.role;
+  },
+  get past() {
+    return player !== null && player.past;
+  },
   view: "overview",
   subject: "",
   /** The server's clock, as far as it has been heard. */
-  now: () => Date.now() + offset,
+  now: () => (page.past ? player.ms : Date.now() + offset),
+  /** What the timeline shows: to the end of what is known, or around the moment of a recording. */
+  range: () => {
+    if (!page.tape) return [Date.now() + offset - page.back, Date.now() + offset];
+    const { begin, end } = player.moments;
+    if (page.back >= end - begin) return [begin, Math.max(end, begin + 1)];
+    const since = Math.max(begin, Math.min(end - page.back, player.ms - page.back / 2));
+    return [since, since + page.back];
+  },
+  seek: (ms) => player.seek(ms),
+  /** The stories that had begun at the moment that is shown. */
+  sofar: (found) => (page.past && found ? found.filter((story) => story.at_ms <= player.ms) : found),
   ask,
+  draw: () => draw(),
   go: (view, subject) => (location.hash = subject ? `${view}/${encodeURIComponent(subject)}` : view),
   why: (about) => (about.kind === "controller" ? page.go("quorum") : about.kind === "partition" ? page.go("partition", about.name) : page.go("timeline")),
   setFilter: (text) => {
     page.filter = text;
+    if (page.tape) return moved();
     clearTimeout(filtering);
     filtering = setTimeout(connect, 200);
   },
@@ -41,6 +67,7 @@ const page = {
     recall(true);
   },
 };
+let player = null;
 let offset = 0;
 let heard = 0;
 let lost = false;
@@ -52,34 +79,68 @@ let spoken = { text: "", at: 0 };
 start();
 
 async function start() {
-  document.documentElement.dataset.theme = localStorage.getItem("theme") || "";
+  document.documentElement.dataset.theme = kept();
   try {
-    await open();
-    page.cluster = await get("/api/v1/cluster");
+    await load();
   } catch (error) {
     render(at("main"), h("h1", {}, "kraftlite"), h("p", { class: "alarm" }, error.message), h("p", {}, "In the terminal: ", h("code", {}, "kraftlite ui")));
     return;
   }
-  page.role = page.cluster.role;
+  player = page.tape ? new Player(new Tape(page.tape.frames), false, moved) : new Player(new Heard(), true, moved);
+  if (page.tape) moved();
   route();
   window.addEventListener("hashchange", route);
   window.addEventListener("keydown", key);
+  if (page.tape) return;
   connect();
   setInterval(draw, 250);
+}
+
+/** The cluster, and the recording where this is the page of one: of the server, or in this very file. */
+async function load() {
+  const inside = at("tape");
+  if (inside) page.tape = JSON.parse(inside.textContent);
+  else {
+    await open();
+    page.cluster = await get("/api/v1/cluster");
+    if (page.cluster.recording) page.tape = await get("/api/v1/tape");
+  }
+  if (!page.tape) return;
+  page.cluster = page.tape.cluster;
+  page.notes = page.tape.notes;
+  page.lanes = page.tape.lanes;
+  page.back = Infinity;
+  page.empty = "Nothing of it is recorded up to here.";
+  if (page.cluster.recording.clock === "virtual") sinceStart();
+}
+
+/** Show the moment at which the player is. */
+function moved() {
+  if (player === null || !player.moments.times.length) return;
+  const { state, partitions } = player.value();
+  page.state = state;
+  page.rows = partitions.rows.filter((row) => row.name.includes(page.filter));
+  page.matching = page.filter ? page.rows.length : partitions.matching;
+  draw();
 }
 
 function connect() {
   if (source) source.close();
   source = watch(page.filter, {
-    state: (value) => {
-      page.state = value;
+    state: (value, text) => {
       heard = Date.now();
+      player.moments.push(value.t, text);
       offset = value.t - heard;
       lost = false;
-      draw();
+      if (!page.past) {
+        page.state = value;
+        draw();
+      } else render(at("time"), bar(player, page.stories, page.notes));
       recall(false);
     },
-    partitions: (value) => {
+    partitions: (value, text) => {
+      player.moments.partitions(text);
+      if (page.past) return;
       page.rows = value.rows;
       page.matching = value.matching;
     },
@@ -116,6 +177,12 @@ function route() {
 
 /** Ask for stories and lanes when something new was recorded, at most once a second. */
 async function recall(now) {
+  if (page.tape) {
+    const name = page.view === "quorum" ? "controller" : page.subject || (page.rows[0] && page.rows[0].name);
+    page.stories = page.tape.stories[""];
+    page.told = page.tape.stories[name] || [];
+    return;
+  }
   const version = page.state ? page.state.recorded : -1;
   const place = `${page.view}/${page.subject}/${page.back}`;
   const fresh = asked.version === version && asked.place === place;
@@ -123,7 +190,7 @@ async function recall(now) {
   asked = { version, at: Date.now(), place };
   try {
     if (page.view === "overview" || page.view === "timeline") page.stories = (await get("/api/v1/stories")).stories;
-    if (page.view === "timeline") page.lanes = await get(`/api/v1/timeline?since=${Math.round(page.now() - page.back)}`);
+    if (page.view === "timeline") page.lanes = await get(`/api/v1/timeline?since=${Math.round(page.range()[0])}`);
     if (page.view === "quorum") page.told = (await get("/api/v1/stories?kind=controller")).stories;
     if (page.view === "partition") {
       const name = page.subject || (page.rows[0] && page.rows[0].name);
@@ -138,32 +205,39 @@ async function recall(now) {
 
 function draw() {
   if (!page.state) return;
-  const late = Date.now() - heard;
+  const late = page.tape ? 0 : Date.now() - heard;
   document.body.classList.toggle("late", late > LATE_MS || Boolean(lost));
   render(at("top"), top(late));
-  const notes = [];
-  if (late > LATE_MS || lost) notes.push(h("p", { class: "banner alarm", role: "alert" }, typeof lost === "string" ? lost : `This page has not heard from its server for ${span(late)}: what you see is as old as that.`));
-  if (page.state.gone) notes.push(h("p", { class: "banner alarm" }, page.state.gone));
-  if (page.state.self.late_ms > 250) notes.push(h("p", { class: "banner warn" }, `The page's server was late itself by ${span(page.state.self.late_ms)}: ages are less exact.`));
+  render(at("time"), bar(player, page.stories, page.notes));
+  const told = [];
+  if (late > LATE_MS || lost) told.push(h("p", { class: "banner alarm", role: "alert" }, typeof lost === "string" ? lost : `This page has not heard from its server for ${span(late)}: what you see is as old as that.`));
+  const about = page.cluster.recording;
+  if (about && about.outcome && about.outcome !== "OK") told.push(h("p", { class: "banner alarm" }, `${{ full: "The recording ends early", stopped: "The recording was stopped" }[about.outcome] || about.outcome}: ${about.text}`));
+  if (page.state.gone) told.push(h("p", { class: "banner alarm" }, page.state.gone));
+  if (page.state.self.late_ms > 250) told.push(h("p", { class: "banner warn" }, `The page's server was late itself by ${span(page.state.self.late_ms)}: ages are less exact.`));
   const [, view] = VIEWS[page.view];
-  render(at("main"), notes, page.view === "overview" ? null : headlines(page), h("div", { key: page.view, class: `view ${page.view}` }, view(page)));
+  render(at("main"), told, page.view === "overview" ? null : headlines(page), h("div", { key: page.view, class: `view ${page.view}` }, view(page)));
   render(at("foot"), foot());
   speak();
 }
 
 function top(late) {
   const live = late <= LATE_MS && !lost;
+  const about = page.cluster.recording;
+  const pulse = about ? `▮ ${about.title || about.source}` : !live ? "▨ old" : page.past ? "▨ the past" : "● live";
   return [
     h("h1", {}, h("span", { "aria-hidden": "true" }, "◆ "), "kraftlite"),
     h("p", { class: "soft where" }, `${page.cluster.controllers}+${page.cluster.brokers} · ${page.cluster.cluster_id}`),
     h("nav", { "aria-label": "Views" }, Object.entries(VIEWS).map(([name, [title]]) => h("a", { key: name, href: `#${name}`, "aria-current": page.view === name ? "page" : undefined }, title))),
-    h("p", { class: `pulse ${live ? "good" : "bad"}` }, live ? "● live" : "▨ old", page.role === "viewer" ? h("span", { class: "soft" }, " · looking only") : null),
+    h("p", { class: `pulse ${about || page.past ? "warn" : live ? "good" : "bad"}` }, pulse, page.role === "viewer" ? h("span", { class: "soft" }, " · looking only") : null),
     h("button", { class: "plain", onclick: theme, title: "Light, dark, or as the system", "aria-label": "Colours: light, dark, or as the system" }, "◐"),
     h("button", { class: "plain", onclick: help, "aria-label": "Help and keys" }, "?"),
   ];
 }
 
 function foot() {
+  const about = page.cluster.recording;
+  if (about) return [h("span", {}, `A recording of a ${about.source} cluster by kraftlite ${about.made_by}${about.outcome === "OK" ? "; every check of the run holds" : ""}. `), h("code", {}, "kraftlite ui FILE"), h("span", {}, " shows it; "), h("code", {}, "kraftlite explain --trace FILE"), h("span", {}, " reads it, too.")];
   return [h("span", {}, "What you do here is a command, too: "), h("code", {}, "kraftlite kill leader orders-0"), h("span", {}, ", "), h("code", {}, "kraftlite explain partition orders-0"), h("span", {}, ` · ${page.state.self.pages} page${page.state.self.pages === 1 ? "" : "s"} watching`)];
 }
 
@@ -179,11 +253,28 @@ function theme() {
   const order = ["", "light", "dark"];
   const next = order[(order.indexOf(document.documentElement.dataset.theme || "") + 1) % order.length];
   document.documentElement.dataset.theme = next;
-  localStorage.setItem("theme", next);
+  try {
+    localStorage.setItem("theme", next);
+  } catch {
+    return; // a page from a file may not be allowed to keep anything
+  }
+}
+
+/** The colours that were chosen last, where the page may keep anything. */
+function kept() {
+  try {
+    return localStorage.getItem("theme") || "";
+  } catch {
+    return "";
+  }
 }
 
 function key(event) {
   if (event.ctrlKey || event.metaKey || event.altKey || at("ask").open || /INPUT|SELECT|TEXTAREA/.test(event.target.tagName)) return;
+  if (player.key(event, page.stories)) {
+    event.preventDefault();
+    return;
+  }
   const view = { o: "overview", p: "partition", t: "timeline", q: "quorum", f: "faults" }[event.key];
   if (view) page.go(view);
   else if (event.key === "?") help();
@@ -198,7 +289,7 @@ function help() {
     "Help",
     h("p", {}, "Each number is the word of one node, with the time at which it was heard. Nothing is merged: where nodes disagree, you see both. A hatched field is a last word, and “–” is what nobody has said."),
     h("p", {}, "Kill the leader of a partition. The line on top says what is missing and for how long, the partition shows who leads next and in which epoch, and “What happened, and why” tells the chain of causes."),
-    h("dl", { class: "keys" }, [["o p t q f", "overview, partition, timeline, quorum, faults"], ["/", "filter partitions"], ["Tab, Enter", "everything else"], ["Esc", "close this"]].map(([name, words]) => h("div", {}, h("dt", {}, h("kbd", {}, name)), h("dd", {}, words)))),
+    h("dl", { class: "keys" }, [["o p t q f", "overview, partition, timeline, quorum, faults"], ["/", "filter partitions"], ["Space", "stop here, play, pause"], ["← →", "one moment back or on; with Shift, one story"], ["[ ]", "slower, faster"], ["Home, End, l", "to the beginning, to the end, live"], ["Tab, Enter", "everything else"], ["Esc", "close this"]].map(([name, words]) => h("div", {}, h("dt", {}, h("kbd", {}, name)), h("dd", {}, words)))),
     h("p", { class: "acts" }, h("button", { onclick: () => at("ask").close() }, "Close")),
   );
 }

@@ -13,7 +13,7 @@ export function overview(page) {
     tryThis(page),
     h("div", { class: "nodes" }, group(page, "Controllers", controllers), group(page, "Brokers", brokers)),
     partitions(page, brokers),
-    h("section", { "aria-labelledby": "h-stories" }, h("h2", { id: "h-stories" }, "What happened, and why"), stories(page.stories)),
+    h("section", { "aria-labelledby": "h-stories" }, h("h2", { id: "h-stories" }, "What happened, and why"), stories(page.sofar(page.stories), page.empty, page.seek)),
   ];
 }
 

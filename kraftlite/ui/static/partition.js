@@ -31,7 +31,7 @@ export function partition(page) {
       h("h3", { id: "h-claims" }, "Who says who leads"),
       h("ul", { class: "claims" }, row.claims.map((claim) => h("li", { key: `c${claim.by}`, class: claim.fresh ? "" : "lastword" }, `${claim.by} ${claim.fresh ? "says" : "said last"}: `, h("b", {}, claim.leader === null ? "nobody leads" : claim.own ? "I lead" : `${claim.leader} leads`), ` in epoch ${claim.epoch}`))),
     ),
-    h("section", { "aria-labelledby": "h-why" }, h("h3", { id: "h-why" }, "What happened to it, and why"), stories(page.told)),
+    h("section", { "aria-labelledby": "h-why" }, h("h3", { id: "h-why" }, "What happened to it, and why"), stories(page.sofar(page.told), page.empty, page.seek)),
   ];
 }
 

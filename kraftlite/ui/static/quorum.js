@@ -16,7 +16,7 @@ export function quorum(page) {
     table(page, "Voters", voters),
     others.length ? table(page, "Observers", others) : null,
     h("p", { class: "soft key" }, "Each row is one node's own word. LEO is the end of its metadata log, HW is what it knows to be committed; a voter that lags is behind by a fetch."),
-    h("section", { "aria-labelledby": "h-elections" }, h("h3", { id: "h-elections" }, "Elections, and why"), stories(page.told, "No election is recorded in the last ten minutes.")),
+    h("section", { "aria-labelledby": "h-elections" }, h("h3", { id: "h-elections" }, "Elections, and why"), stories(page.sofar(page.told), page.tape ? page.empty : "No election is recorded in the last ten minutes.", page.seek)),
   ];
 }
 

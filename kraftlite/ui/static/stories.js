@@ -5,13 +5,15 @@ import { clock, span } from "./words.js";
 
 const SIGNS = { fault: "✸", elected: "★", leader_changed: "◆", not_writable: "▌", fenced: "▲", unfenced: "△", died: "╳", paused: "‖", truncated: "✂", started: "↑", stopped: "↓", hw_stalled: "▌" };
 
-export function stories(found, empty) {
+/** `seek`: go to a time, where that can be done. */
+export function stories(found, empty, seek) {
   if (!found) return h("p", { class: "soft" }, "Reading what the nodes recorded …");
   if (!found.length) return h("p", { class: "soft" }, empty || "Nothing has happened in the last ten minutes.");
-  return h("ol", { class: "stories" }, found.map((story) => h("li", { key: `${story.kind}-${story.at_ms}-${story.title}` }, one(story))));
+  return h("ol", { class: "stories" }, found.map((story) => h("li", { key: `${story.kind}-${story.at_ms}-${story.title}` }, one(story, seek))));
 }
 
-function one(story) {
+function one(story, seek) {
+  const at = (ms, name) => (seek ? h("button", { class: "link", "aria-label": name, onclick: () => seek(ms) }, clock(ms)) : clock(ms));
   const length = story.kind === "started" ? "" : story.until_ms !== null && story.until_ms > story.from_ms ? ` · ${span(story.until_ms - story.from_ms)}` : story.until_ms === null ? " · goes on" : "";
   return h(
     "details",
@@ -23,7 +25,7 @@ function one(story) {
       h("span", { class: "mark", "aria-hidden": "true" }, SIGNS[story.kind] || "·"),
       h("span", { class: "title" }, story.title, h("span", { class: "soft" }, length)),
     ),
-    h("p", { class: "chain" }, story.chain),
+    h("p", { class: "chain" }, story.chain, seek ? [" ", at(story.from_ms, "Go to where it begins")] : null),
     h(
       "div",
       { class: "scroll", tabindex: "0", role: "region", "aria-label": "Steps of the story" },
@@ -39,7 +41,7 @@ function one(story) {
               "tr",
               {},
               h("td", {}, step.step),
-              h("td", {}, clock(step.ms)),
+              h("td", {}, at(step.ms, `Go to step ${step.step}`)),
               h("td", {}, step.node < 0 ? "ledger" : `node ${step.node}`),
               h("td", {}, step.because === null ? "" : `step ${step.because}`),
               h("td", { class: "wide" }, step.what, step.record !== null ? h("span", { class: "soft" }, ` @${step.record}`) : null),

@@ -5,16 +5,17 @@ import { stories } from "./stories.js";
 import { clock } from "./words.js";
 
 const SPANS = [["1 min", 60000], ["3 min", 180000], ["10 min", 600000]];
+const OF_TAPE = [["1 s", 1000], ["10 s", 10000], ["1 min", 60000], ["all", Infinity]];
 const ROW = 22;
 
 export function timeline(page) {
   const data = page.lanes;
   return [
     h("h2", {}, "Timeline"),
-    h("p", { class: "acts", role: "group", "aria-label": "How far back" }, SPANS.map(([name, ms]) => h("button", { key: name, "aria-pressed": String(page.back === ms), onclick: () => page.setBack(ms) }, name))),
+    h("p", { class: "acts", role: "group", "aria-label": "How far back" }, (page.tape ? OF_TAPE : SPANS).map(([name, ms]) => h("button", { key: name, "aria-pressed": String(page.back === ms), onclick: () => page.setBack(ms) }, name))),
     data ? chart(page, data) : h("p", { class: "soft" }, "Reading what the nodes recorded …"),
     h("p", { class: "soft key" }, "Green: its process runs. Blue: it believes to lead. Red: fenced, or stood still. Orange: a fault, and by whom. Where two bars of one lane lie above each other, two nodes believed to lead at once."),
-    h("section", { "aria-labelledby": "h-all" }, h("h3", { id: "h-all" }, "The same in words"), stories(page.stories)),
+    h("section", { "aria-labelledby": "h-all" }, h("h3", { id: "h-all" }, "The same in words"), stories(page.stories, page.empty, page.seek)),
   ];
 }
 
@@ -33,14 +34,13 @@ function chart(page, data) {
   const narrow = window.innerWidth < 640;
   const left = narrow ? 66 : 120;
   const width = narrow ? Math.max(300, window.innerWidth - 26) : 1180;
-  const until = page.now();
-  const since = until - page.back;
+  const [since, until] = page.range();
   const x = (ms) => left + ((Math.max(since, Math.min(until, ms)) - since) / (until - since)) * (width - left - 8);
   let y = 26;
   const drawn = [];
   for (const lane of data.lanes) {
     // Fenced lies over the bar of the process; what overlaps otherwise gets a row of its own.
-    const mine = data.spans.filter((it) => it.lane === lane && (it.until === null || it.until >= since));
+    const mine = data.spans.filter((it) => it.lane === lane && it.from <= until && (it.until === null || it.until >= since));
     const over = mine.filter((it) => it.kind === "fenced").map((it) => ({ ...it, row: 0 }));
     const base = rows(mine.filter((it) => !over.some((other) => other.kind === it.kind)), until);
     const count = Math.max(1, ...base.map((it) => it.row + 1));
@@ -55,9 +55,10 @@ function chart(page, data) {
     { class: "scroll", tabindex: "0", role: "region", "aria-label": "Timeline; the same is told in words below" },
     h(
       "svg",
-      { class: "chart", viewBox: `0 0 ${width} ${y + 4}`, role: "img", "aria-label": `What each node believed from ${clock(since)} to ${clock(until)}` },
-      grid.map((at, i) => [h("line", { class: "rule", x1: x(at), x2: x(at), y1: 20, y2: y }), h("text", { class: "tick", x: x(at), y: 14, "text-anchor": i === 0 ? "start" : i === ticks ? "end" : "middle" }, clock(at).slice(0, 8))]),
+      { class: "chart", viewBox: `0 0 ${width} ${y + 4}`, role: "img", onclick: (event) => page.seek(since + (((event.offsetX / event.currentTarget.clientWidth) * width - left) / (width - left - 8)) * (until - since)), "aria-label": `What each node believed from ${clock(since)} to ${clock(until)}` },
+      grid.map((at, i) => [h("line", { class: "rule", x1: x(at), x2: x(at), y1: 20, y2: y }), h("text", { class: "tick", x: x(at), y: 14, "text-anchor": i === 0 ? "start" : i === ticks ? "end" : "middle" }, clock(at).replace(/(:\d\d)\.\d+$/, "$1"))]),
       drawn,
+      page.past ? h("line", { class: "cursor", x1: x(page.now()), x2: x(page.now()), y1: 16, y2: y }) : null,
     ),
   );
 }

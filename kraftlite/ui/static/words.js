@@ -12,8 +12,15 @@ export function span(ms) {
   return `${Math.floor(value / 3600000)} h ${Math.floor((value % 3600000) / 60000)} min`;
 }
 
+let virtual = false;
+/** Times are those of a simulation: since its start. */
+export function sinceStart() {
+  virtual = true;
+}
+
 export function clock(ms) {
   if (ms === null || ms === undefined) return "–";
+  if (virtual) return `${(ms / 1000).toFixed(3)} s`;
   const at = new Date(ms);
   const two = (n) => String(n).padStart(2, "0");
   return `${two(at.getHours())}:${two(at.getMinutes())}:${two(at.getSeconds())}.${String(at.getMilliseconds()).padStart(3, "0")}`;
@@ -40,6 +47,44 @@ export const VERDICT = {
   nobody: "nobody who answers leads",
   unknown: "nobody has said anything yet",
 };
+
+/** The faults that a node causes to itself: what is asked for, its unit, the factor to what the node is told, and a beginning. */
+export const INJECTED = {
+  cut: { label: "Cut off", clients: true, link: true },
+  "cut-one-way": { label: "Cut off in one direction", clients: true, link: true },
+  refuse: { label: "Refuse connections", clients: true, link: true },
+  slow: { label: "Slow link", link: true, unit: "ms", factor: 1000, amount: 250 },
+  lossy: { label: "Lossy link", link: true, unit: "%", factor: 10000, amount: 5 },
+  "disk-slow": { label: "Slow disk", unit: "ms", factor: 1000, amount: 50 },
+  "disk-stall": { label: "Disk stalls" },
+  "disk-full": { label: "Disk is full" },
+  "disk-error": { label: "Disk fails" },
+  "wall-jump": { label: "Wall clock jumps", unit: "s", factor: 1000, amount: 3600 },
+  "api-error": { label: "API answers an error", api: true, error: true },
+  "api-slow": { label: "API answers late", api: true, unit: "ms", factor: 1000, amount: 500 },
+};
+
+/** The command that does the same. */
+export function injection(fault) {
+  const end = `--for ${fault.for_ms / 1000}s`;
+  const kind = INJECTED[fault.kind];
+  const amount = kind.unit ? fault.amount / kind.factor : null;
+  if (kind.link) {
+    const other = fault.other === -1 ? "clients" : fault.other;
+    const name = fault.kind === "cut-one-way" ? "cut" : fault.kind;
+    return `kraftlite fault ${name} ${fault.node} ${other}${amount === null ? "" : ` ${amount}${kind.unit}`}${fault.kind === "cut-one-way" ? " --one-way" : ""} ${end}`;
+  }
+  if (fault.kind === "wall-jump") return `kraftlite fault clock ${fault.node} ${amount < 0 ? "" : "+"}${amount}s ${end}`;
+  if (kind.api) return `kraftlite fault api ${fault.api} --node ${fault.node}${fault.error ? ` --error ${fault.error}` : ""}${amount ? ` --delay ${amount}ms` : ""}${fault.count ? ` --count ${fault.count}` : ""} ${end}`;
+  return `kraftlite fault disk ${fault.node} ${fault.kind.slice(5)}${amount === null ? "" : ` ${amount}ms`} ${end}`;
+}
+
+/** What a fault of the ledger did, in words. */
+export function told(fault) {
+  if (!(fault.kind in INJECTED)) return `node ${fault.node} ${past(fault.kind)}`;
+  const other = fault.other === null ? "" : fault.other === -1 ? " and its clients" : ` and node ${fault.other}`;
+  return `node ${fault.node}${other}: ${INJECTED[fault.kind].label.toLowerCase()}${fault.what ? ` (${fault.what})` : ""}`;
+}
 
 const PAST = { kill: "killed", pause: "paused", stop: "told to stop", restart: "restarted", resume: "resumed", start: "started" };
 export const past = (kind) => PAST[kind] || kind;

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import struct
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Final
 
@@ -45,6 +45,7 @@ from kraftlite.wire.apis.quotas import ALTER_CLIENT_QUOTAS, DESCRIBE_CLIENT_QUOT
 from kraftlite.wire.apis.reassignments import ALTER_PARTITION_REASSIGNMENTS, LIST_PARTITION_REASSIGNMENTS
 from kraftlite.wire.apis.sasl import SASL_APIS
 from kraftlite.wire.apis.scram import ALTER_USER_SCRAM_CREDENTIALS, DESCRIBE_USER_SCRAM_CREDENTIALS
+from kraftlite.wire.apis.telemetry import GET_TELEMETRY_SUBSCRIPTIONS, PUSH_TELEMETRY
 from kraftlite.wire.apis.tokens import (
     CREATE_DELEGATION_TOKEN,
     DESCRIBE_DELEGATION_TOKEN,
@@ -123,6 +124,7 @@ class KafkaApis:
         )
         table = self._offered(context, api_versions) if only is None else {api.key: api for api in (*only, api_versions)}
         self._table = {key: replace(api, needs=rows[key].needs, guard=rows[key].guard) for key, api in table.items()}
+        self._plain = self._table
         self._ranges = tuple(
             ApiRange(key, self._table[key].min_version, self._table[key].max_version) for key in sorted(self._table)
         )
@@ -181,6 +183,8 @@ class KafkaApis:
             table.update((api.key, api) for api in TRANSACTION_APIS)
         if context.transactions is not None and context.groups is not None:
             table.update((api.key, api) for api in TRANSACTION_OFFSET_APIS)
+        if context.telemetry is not None:
+            table.update((api.key, api) for api in (GET_TELEMETRY_SUBSCRIPTIONS, PUSH_TELEMETRY))
         if context.markers is not None:
             table[WRITE_TXN_MARKERS.key] = WRITE_TXN_MARKERS
         return table
@@ -208,6 +212,11 @@ class KafkaApis:
     def table(self) -> Mapping[int, Api]:
         """The APIs that are offered, by key."""
         return self._table
+
+    def intercept(self, handle_of: Callable[[Api], Callable[[Call], None]] | None) -> None:
+        """Let requests that come from now on be handled as `handle_of` says, to inject faults; None: as they always were."""
+        plain = self._plain
+        self._table = plain if handle_of is None else {key: replace(it, handle=handle_of(it)) for key, it in plain.items()}
 
     @property
     def ranges(self) -> tuple[ApiRange, ...]:
@@ -269,6 +278,8 @@ class KafkaApis:
         if software is not None and not (_SOFTWARE.fullmatch(software.name) and _SOFTWARE.fullmatch(software.version)):
             call.send((encode_api_versions(call.correlation_id, call.version, error=ErrorCode.INVALID_REQUEST, ranges=()),))
             return
+        if software is not None:
+            call.connection.software = software
         throttle_ms = 0 if call.meter is None else call.meter.settle()
         image = self._ctx.metadata.image
         levels = dict(image.features.finalized.items()) | {KRAFT_VERSION: self._ctx.raft.kraft_version()}

@@ -12,6 +12,7 @@ from kraftlite.model.ids import ZERO_UUID
 from kraftlite.protocol.primitives import milliseconds
 from kraftlite.wire.apis.call import Call, cold
 from kraftlite.wire.apis.group_admin import with_operations
+from kraftlite.wire.apis.groups import sees
 
 _CLASSIC, _CONSUMER = 0, 1
 """Types of members in ConsumerGroupDescribe."""
@@ -36,6 +37,7 @@ async def _heartbeat(call: Call, request: Any) -> Mapping[str, object]:
                 owned=None if owned is None else tuple((one.topic_id or ZERO_UUID, tuple(one.partitions)) for one in owned),
                 client_id=call.client_id or "",
                 client_host=f"/{call.connection.peer_host}",
+                sees=sees(call.rights),
             ),
             call.version,
         )

@@ -13,12 +13,15 @@ from kraftlite.coordinator.api import (
     LeaveRequest,
     LeavingMember,
     Protocol,
+    Sees,
     SyncRequest,
     SyncResult,
 )
+from kraftlite.model.acls import Operation
 from kraftlite.model.errors import ApiError, ErrorCode
 from kraftlite.model.ids import NO_NODE
 from kraftlite.protocol.primitives import milliseconds
+from kraftlite.security.gate import Rights
 from kraftlite.wire.apis.call import Call, cold
 
 BATCHED_FROM: Final = 4
@@ -61,6 +64,12 @@ def _coordinator(found: CoordinatorFound) -> dict[str, object]:
     }
 
 
+def sees(rights: Rights | None) -> Sees | None:
+    """The topics that a member's regular expression may find: those that its client may describe. They are not audited, since
+    nobody has named them."""
+    return None if rights is None else lambda name: rights.topic(Operation.DESCRIBE, name, audited=False)
+
+
 # --- JoinGroup -----------------------------------------------------------------------------------------------------------
 
 
@@ -85,6 +94,7 @@ async def _join_group(call: Call, request: Any) -> Mapping[str, object]:
                 require_known_member_id=call.version >= MEMBER_ID_REQUIRED_FROM and instance_id is None,
                 can_skip_assignment=call.version >= SKIP_ASSIGNMENT_FROM,
                 reason=getattr(request, "reason", None),
+                sees=sees(call.rights),
             )
         )
     except ApiError as error:

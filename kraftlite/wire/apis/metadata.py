@@ -344,15 +344,13 @@ def describe_cluster_as(call: Call, request: Any, describe: DescribesCluster) ->
         "brokers": [],
         "cluster_authorized_operations": OPERATIONS_NOT_ASKED,
     }
-    if request.include_cluster_authorized_operations:
-        answer["cluster_authorized_operations"] = _on_cluster(call.rights)
     try:
         found = describe(call.ctx, call.listener, endpoint_type=endpoint_type, include_fenced=include_fenced)
     except ApiError as error:
-        answer.update(error_code=error.code, error_message=error.message, cluster_id="")
-        if call.version == 0:
-            answer["endpoint_type"] = BROKERS
+        answer.update(error_code=error.code, error_message=error.message, cluster_id="", endpoint_type=BROKERS)
         return answer
+    if request.include_cluster_authorized_operations:
+        answer["cluster_authorized_operations"] = _on_cluster(call.rights)
     answer["controller_id"] = -1 if found.controller_id is None else found.controller_id
     answer["brokers"] = [
         {
@@ -386,7 +384,7 @@ async def _describe_topic_partitions(call: Call, request: Any) -> Mapping[str, o
     if rights is not None:
         for topic in page.topics:
             topic["topic_authorized_operations"] = rights.operations(ResourceType.TOPIC, str(topic["name"]))
-    return {"throttle_time": 0, "topics": [*page.topics, *map(_described, denied)], "next_cursor": page.next_cursor}
+    return {"throttle_time": 0, "topics": [*page.topics, *map(_undescribed, denied)], "next_cursor": page.next_cursor}
 
 
 async def _describable(call: Call, rights: Rights, names: Sequence[str], *, audited: bool) -> list[str]:
@@ -441,6 +439,11 @@ def _described(topic: TopicMetadata) -> dict[str, object]:
         ],
         "topic_authorized_operations": TOPIC_OPERATIONS,
     }
+
+
+def _undescribed(topic: TopicMetadata) -> dict[str, object]:
+    """Describe a topic that the client may not describe: it is not told what it may do with it either."""
+    return {**_described(topic), "topic_authorized_operations": OPERATIONS_NOT_ASKED}
 
 
 DESCRIBE_CLUSTER = cold(60, "DescribeCluster", versions=(0, 2), flexible_from=0, adapt=_describe_cluster)

@@ -81,7 +81,7 @@ async def list_as(call: Call, request: Any, decide: Lists = list_reassignments) 
         asked = ListPartitionReassignmentsRequest(partitions=partitions, timeout_ms=timeout_ms, requester=call.on_behalf)
         response = await decide(call.ctx, asked)
     except ApiError as error:
-        return {"throttle_time": 0, "error_code": error.code, "error_message": error.message, "topics": []}
+        return {"throttle_time": 0, "error_code": error.code, "error_message": error.message, "topics": _unlisted(request)}
     topics: dict[str, list[dict[str, object]]] = {}
     for one in response.reassignments:
         topics.setdefault(one.topic, []).append(
@@ -98,6 +98,20 @@ async def list_as(call: Call, request: Any, decide: Lists = list_reassignments) 
         "error_message": None,
         "topics": [{"name": name, "partitions": found} for name, found in topics.items()],
     }
+
+
+def _unlisted(request: Any) -> list[dict[str, object]]:
+    """Every partition that was asked for, without replicas, as in Kafka."""
+    return [
+        {
+            "name": topic.name,
+            "partitions": [
+                {"partition_index": index, "replicas": (), "adding_replicas": (), "removing_replicas": ()}
+                for index in topic.partition_indexes
+            ],
+        }
+        for topic in request.topics or ()
+    ]
 
 
 ALTER_PARTITION_REASSIGNMENTS = cold(45, "AlterPartitionReassignments", versions=(0, 1), flexible_from=0, adapt=_alter)

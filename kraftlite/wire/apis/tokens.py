@@ -36,7 +36,7 @@ async def _create(call: Call, request: Any) -> Mapping[str, object]:
     try:
         token = await create_token(call.ctx, requester, owner, renewers, milliseconds(request.max_lifetime))
     except ApiError as error:
-        return {**answer, "error_code": error.code}
+        return {**answer, "error_code": error.code, "issue_timestamp": -1, "expiry_timestamp": -1, "max_timestamp": -1}
     return {
         **answer,
         "issue_timestamp": token.issued_ms,

@@ -25,6 +25,20 @@ def on_cluster(*operations: Operation, refused: Callable[[Any], Mapping[str, obj
     return guard
 
 
+def of_nothing(named: str, answers: str) -> Guard:
+    """A request whose list `named` is empty is answered without the controller (CE-31), but not to those who may not ask: they
+    get an empty list `answers`, as in Kafka. The controller decides about all others."""
+
+    async def guard(call: Call, rights: Rights, request: Any, adapt: Adapter) -> Mapping[str, object]:
+        asked = getattr(request, named)
+        if asked is None or asked or rights.cluster(Operation.ALTER):
+            return await adapt(call, request)
+        told = {"throttle_time": 0, "error_code": CODE, "error_message": TEXT, answers: []}
+        return {**told, "allow_replication_factor_change": True}  # which only AlterPartitionReassignments has
+
+    return guard
+
+
 def empty(name: str, entries: object = ()) -> Callable[[Any], Mapping[str, object]]:
     """An answer with a code, a text and an empty list of this name."""
     return lambda _request: {"error_code": CODE, "error_message": TEXT, name: entries}
@@ -40,6 +54,12 @@ def quorum(_request: Any) -> Mapping[str, object]:
 
 def updated_voter(_request: Any) -> Mapping[str, object]:
     return {"error_code": CODE, "current_leader": {"leader_id": -1, "leader_epoch": -1, "host": "", "port": 0}}
+
+
+def credentials(request: Any) -> Mapping[str, object]:
+    """One entry for each user that was asked for, without the name, as in Kafka."""
+    one = {"user": "", "error_code": CODE, "error_message": TEXT, "credential_infos": []}
+    return {"error_code": CODE, "error_message": TEXT, "results": [one] * len(request.users or ())}
 
 
 def markers(request: Any) -> Mapping[str, object]:
@@ -70,11 +90,11 @@ def moved_replicas(request: Any) -> Mapping[str, object]:
     return {"results": [{"topic_name": name, "partitions": partitions} for name, partitions in topics.items()]}
 
 
-def controllers(request: Any) -> Mapping[str, object]:
+def controllers(_request: Any) -> Mapping[str, object]:
     return {
         "error_code": CODE,
         "error_message": TEXT,
-        "endpoint_type": getattr(request, "endpoint_type", 1),
+        "endpoint_type": 1,
         "cluster_id": "",
         "controller_id": -1,
         "brokers": [],

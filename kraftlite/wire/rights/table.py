@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 from kraftlite.model.acls import Operation, ResourceType
 from kraftlite.wire.apis.call import Guard, Need
 from kraftlite.wire.rights import cluster, configs, groups, topics, transactions
-from kraftlite.wire.rights.cluster import empty, on_cluster
+from kraftlite.wire.rights.cluster import empty, of_nothing, on_cluster
 from kraftlite.wire.rights.groups import read_group
 from kraftlite.wire.rights.topics import by_topic
 
@@ -48,12 +48,12 @@ _HANDED_ON: Final[Mapping[int, Row]] = {
     30: Row((ALTER_CLUSTER,)),  # CreateAcls
     31: Row((ALTER_CLUSTER,)),  # DeleteAcls
     37: Row((Need(_O.ALTER, _TOPIC),)),  # CreatePartitions
-    43: Row((ALTER_CLUSTER,)),  # ElectLeaders
-    45: Row((ALTER_CLUSTER,)),  # AlterPartitionReassignments
+    43: Row((ALTER_CLUSTER,), of_nothing("topic_partitions", "replica_election_results")),  # ElectLeaders
+    45: Row((ALTER_CLUSTER,), of_nothing("topics", "responses")),  # AlterPartitionReassignments
     46: Row((DESCRIBE_CLUSTER,)),  # ListPartitionReassignments
     49: Row((ALTER_CLUSTER_CONFIGS,)),  # AlterClientQuotas
     51: Row((ALTER_CLUSTER,)),  # AlterUserScramCredentials
-    57: Row((ALTER_CLUSTER,)),  # UpdateFeatures
+    57: Row((ALTER_CLUSTER,), of_nothing("feature_updates", "results")),  # UpdateFeatures
     64: Row((ALTER_CLUSTER,)),  # UnregisterBroker
 }
 """Rows of what the controller decides: `controller/authorization_driver`."""
@@ -67,7 +67,7 @@ _TOPICS: Final[Mapping[int, Row]] = {
     2: Row((DESCRIBE_TOPIC,)),  # ListOffsets
     3: Row((DESCRIBE_TOPIC, Need(_O.CREATE, _TOPIC))),  # Metadata; CREATE for a topic that it is to create
     21: Row((Need(_O.DELETE, _TOPIC),), by_topic(_O.DELETE, lambda it: it.name, topics.deleted_records)),  # DeleteRecords
-    23: Row((DESCRIBE_TOPIC,), by_topic(_O.DESCRIBE, lambda it: it.topic, topics.epochs)),  # OffsetForLeaderEpoch
+    23: Row((DESCRIBE_TOPIC,), topics.offsets_for_epochs),
     61: Row((READ_TOPIC,), by_topic(_O.READ, lambda it: it.name, topics.producers)),  # DescribeProducers
     75: Row((DESCRIBE_TOPIC,)),  # DescribeTopicPartitions
 }
@@ -102,12 +102,12 @@ _TRANSACTIONS: Final[Mapping[int, Row]] = {
 _CLUSTERS: Final[Mapping[int, Row]] = {
     29: Row((DESCRIBE_CLUSTER,), on_cluster(_O.DESCRIBE, refused=empty("resources"))),  # DescribeAcls
     32: Row(_DESCRIBE_CONFIGS, configs.describe_configs),
-    33: Row(_ALTER_CONFIGS, configs.alter_loggers(_O.ALTER_CONFIGS)),
+    33: Row(_ALTER_CONFIGS),  # the old AlterConfigs is not for loggers, whoever asks
     34: Row((ALTER_CLUSTER,), on_cluster(_O.ALTER, refused=cluster.moved_replicas)),  # AlterReplicaLogDirs
     35: Row((DESCRIBE_CLUSTER,), on_cluster(_O.DESCRIBE, refused=empty("results"))),  # DescribeLogDirs
     44: Row(_ALTER_CONFIGS, configs.alter_loggers(_O.ALTER_CONFIGS)),
     48: Row((DESCRIBE_CLUSTER_CONFIGS,), on_cluster(_O.DESCRIBE_CONFIGS, refused=empty("entries", None))),
-    50: Row((DESCRIBE_CLUSTER,), on_cluster(_O.DESCRIBE, refused=empty("results"))),  # DescribeUserScramCredentials
+    50: Row((DESCRIBE_CLUSTER,), on_cluster(_O.DESCRIBE, refused=cluster.credentials)),  # DescribeUserScramCredentials
     55: Row((DESCRIBE_CLUSTER,), on_cluster(_O.DESCRIBE, refused=cluster.quorum)),
     60: Row(()),  # DescribeCluster; the operations that it tells need DESCRIBE on the cluster
     74: Row((DESCRIBE_CLUSTER_CONFIGS,), on_cluster(_O.DESCRIBE_CONFIGS, refused=empty("config_resources"))),
@@ -115,8 +115,8 @@ _CLUSTERS: Final[Mapping[int, Row]] = {
     81: Row((ALTER_CLUSTER,), on_cluster(_O.ALTER, refused=cluster.plain)),  # RemoveRaftVoter
 }
 
-_FOR_EVERYBODY: Final[Mapping[int, Row]] = dict.fromkeys((17, 18, 36), Row(()))
-"""SaslHandshake, ApiVersions and SaslAuthenticate."""
+_FOR_EVERYBODY: Final[Mapping[int, Row]] = dict.fromkeys((17, 18, 36, 71, 72), Row(()))
+"""SaslHandshake, ApiVersions, SaslAuthenticate, GetTelemetrySubscriptions and PushTelemetry."""
 
 _TOKENS: Final[Mapping[int, Row]] = dict.fromkeys((38, 39, 40, 41), Row(()))
 """Delegation tokens belong to their owners and renewers. Their handlers decide about others: CREATE_TOKENS and DESCRIBE_TOKENS on
@@ -135,7 +135,6 @@ BROKER_ROWS: Final[Mapping[int, Row]] = {
 
 CONTROLLER_ROWS: Final[Mapping[int, Row]] = {
     **BROKER_ROWS,
-    33: Row(_ALTER_CONFIGS, configs.alter_loggers(_O.CLUSTER_ACTION)),
     44: Row(_ALTER_CONFIGS, configs.alter_loggers(_O.CLUSTER_ACTION)),
     60: Row((ALTER_CLUSTER,), on_cluster(_O.ALTER, refused=cluster.controllers)),  # a list of controllers
     82: Row((CLUSTER_ACTION,), on_cluster(_O.CLUSTER_ACTION, refused=cluster.updated_voter)),  # UpdateRaftVoter

@@ -70,6 +70,16 @@ def epochs(topic: Any) -> Mapping[str, object]:
     return {"topic": topic.topic, "partitions": partitions}
 
 
+_of_clients: Final = by_topic(Operation.DESCRIBE, lambda it: str(it.topic), epochs)
+
+
+async def offsets_for_epochs(call: Call, rights: Rights, request: Any, adapt: Adapter) -> Mapping[str, object]:
+    """Followers ask, too: who may act on the cluster as a node may ask about all topics."""
+    if rights.cluster(Operation.CLUSTER_ACTION, audited=False):
+        return await adapt(call, request)
+    return await _of_clients(call, rights, request, adapt)
+
+
 def producers(topic: Any) -> Mapping[str, object]:
     partitions = [
         {"partition_index": index, "error_code": CODE, "error_message": TEXT, "active_producers": []}

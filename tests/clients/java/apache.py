@@ -60,6 +60,8 @@ class ApacheKafka:
     """With the heap and the flags of Kafka's own start script, to be measured; else small."""
     listeners: dict[str, str] = field(default_factory=dict)
     """Of each further listener, by its security protocol: the addresses of all nodes."""
+    more: tuple[Path, ...] = ()
+    """Jars with classes that its configs name."""
 
     def data_dir(self, node_id: int) -> Path:
         return self.folder / f"data-{node_id}"
@@ -83,9 +85,9 @@ class ApacheKafka:
         config = self.folder / f"node-{node_id}.properties"
         with (self.folder / f"node-{node_id}.log").open("ab") as log:
             if self.production:
-                command = java("kafka-server-start", log="info", heap_mb=1024, flags=PRODUCTION_FLAGS)
+                command = java("kafka-server-start", log="info", heap_mb=1024, flags=PRODUCTION_FLAGS, more=self.more)
             else:
-                command = java("kafka-server-start", log="info")
+                command = java("kafka-server-start", log="info", more=self.more)
             self.nodes[node_id] = _spawn([*command, str(config)], log)
 
     def wait(self) -> None:
@@ -107,19 +109,31 @@ def _spawn(command: list[str], log: IO[bytes]) -> subprocess.Popen[bytes]:
 
 @contextmanager
 def apache_kafka(
-    *, nodes: int = 1, config: Mapping[str, str] | None = None, production: bool = False, listeners: Sequence[str] = ()
+    *,
+    nodes: int = 1,
+    config: Mapping[str, str] | None = None,
+    production: bool = False,
+    listeners: Sequence[str] = (),
+    more: tuple[Path, ...] = (),
+    dynamic: bool = False,
 ) -> Iterator[ApacheKafka]:
     """`nodes` combined nodes, with these configs on top of `SMALL`, or of Kafka's defaults when they run as in `production`.
-    `listeners`: security protocols that have a listener beside the one in plain text. tools.Missing: no Java, or no jars."""
+    `listeners`: security protocols that have a listener beside the one in plain text. `more`: jars with classes that the
+    configs name. `dynamic`: the voter, of one node only, is in the log and not configured (KIP-853). tools.Missing: no Java, or
+    no jars."""
     with tempfile.TemporaryDirectory(prefix="apache-kafka-") as folder:
         (Path(folder) / ".starting").touch()  # the mark of a directory whose ports are taken
         ports = reserve(Path(folder), range(19092, 19092 + (2 + len(listeners)) * nodes))
         clients, controllers, others = ports[:nodes], ports[nodes : 2 * nodes], ports[2 * nodes :]
-        cluster = ApacheKafka(Path(folder), ",".join(f"127.0.0.1:{port}" for port in clients), production=production)
+        cluster = ApacheKafka(Path(folder), ",".join(f"127.0.0.1:{port}" for port in clients), production=production, more=more)
         for number, protocol in enumerate(listeners):
             theirs = others[number * nodes : (number + 1) * nodes]
             cluster.listeners[protocol] = ",".join(f"127.0.0.1:{port}" for port in theirs)
         voters = ",".join(f"{n}@127.0.0.1:{port}" for n, port in enumerate(controllers, start=1))
+        quorum = {"controller.quorum.voters": voters}
+        if dynamic:
+            assert nodes == 1, "one node votes alone"
+            quorum = {"controller.quorum.bootstrap.servers": f"127.0.0.1:{controllers[0]}"}
         copies = str(min(nodes, 3))
         try:
             for n in range(1, nodes + 1):
@@ -131,7 +145,7 @@ def apache_kafka(
                     "listeners": ",".join([*named, f"CONTROLLER://127.0.0.1:{controllers[n - 1]}"]),
                     "listener.security.protocol.map": ",".join([*(f"{it}:{it}" for it in served), "CONTROLLER:PLAINTEXT"]),
                     "controller.listener.names": "CONTROLLER",
-                    "controller.quorum.voters": voters,
+                    **quorum,
                     "log.dirs": str(cluster.data_dir(n)),
                     "offsets.topic.replication.factor": copies,
                     "transaction.state.log.replication.factor": copies,
@@ -143,7 +157,9 @@ def apache_kafka(
                 }
                 file = cluster.folder / f"node-{n}.properties"
                 file.write_text("".join(f"{key}={value}\n" for key, value in properties.items()))
-                done = kafka_tool("kafka-storage", "format", "-t", CLUSTER_ID, "-c", str(file))
+                done = kafka_tool(
+                    "kafka-storage", "format", "-t", CLUSTER_ID, "-c", str(file), *(["--standalone"] if dynamic else [])
+                )
                 if done.code != 0:
                     raise RuntimeError(f"kafka-storage format: {done.out}{done.err}")
                 cluster.start(n)

@@ -64,7 +64,12 @@ class Side:
         for topic in TOPICS:
             wanted = {"name": topic, "num_partitions": PARTITIONS, "replication_factor": 1, "assignments": [], "configs": []}
             self.call(19, 7, {"topics": [wanted], "timeout": 10_000, "validate_only": False})
-        self._retry(lambda: int(len(self.beat("warm", "m", 0, **JOIN).assignment.topic_partitions) != len(TOPICS)))
+        self._retry(self._unassigned)
+
+    def _unassigned(self) -> int:
+        """How many topics are missing for a member of a group of its own: all while the coordinator still loads."""
+        assignment = self.beat("warm", "m", 0, **JOIN).assignment
+        return len(TOPICS) - (0 if assignment is None else len(assignment.topic_partitions))
 
     @staticmethod
     def _retry(error: Callable[[], int]) -> None:

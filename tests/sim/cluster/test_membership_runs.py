@@ -57,4 +57,4 @@ def test_scenes_are_faults_that_can_be_printed_and_read() -> None:
     for name in schedule.scene_names(MEMBERSHIP):
         faults = schedule.play(MEMBERSHIP, name, 3, shape, 15_000)
         assert faults and [parse(str(it)) for it in faults] == list(faults), name
-        assert membership_scenes.SCENES[name](rng, shape, 0), name
+        assert membership_scenes.ALL[name](rng, shape, 0), name

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from kraftlite.sim.themes import ADMIN, DIRECTORIES, GROUPS, KNOBS, LOGS, MEMBERSHIP, PLAIN, TRANSACTIONS, TROUBLES
+from kraftlite.sim.themes import ADMIN, DIRECTORIES, GROUPS, KNOBS, LOGS, MEMBERSHIP, PLAIN, SECURITY, TRANSACTIONS, TROUBLES
 from tests.sim.mutants.patching import Patch
 
 MODULES: Final = (
@@ -36,6 +36,7 @@ MODULES: Final = (
     "transaction_races",
     "directories",
     "membership",
+    "security",
 )
 
 Change = Callable[[Patch], None]
@@ -53,6 +54,7 @@ AREA_THEMES: Final = {
     "transactions_at_once": TRANSACTIONS,
     "transaction_races": TRANSACTIONS,
     "membership": MEMBERSHIP,
+    "security": SECURITY,
 }
 """The themes in which the mutants of an area are hunted; all others in plain runs."""
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from kraftlite.coordinator.classic.group import Group
 from kraftlite.coordinator.classic.groups import Groups
 from kraftlite.coordinator.classic.rebalance import Rebalances
+from kraftlite.coordinator.core.effects import Effects
 from kraftlite.coordinator.core.shard_driver import ShardDriver
 from kraftlite.coordinator.modern import reconcile
 from kraftlite.coordinator.modern.group import ConsumerGroup
@@ -29,6 +30,12 @@ def old_generation_commits(patch: Patch) -> None:
 def stale_epoch_commits(patch: Patch) -> None:
     """KIP-848: who has not heard of its new epoch may not own any more what it commits."""
     patch.edit(Offsets, "_check_consumer_commit", ("if epoch == member.epoch:", "if True:"))
+
+
+@mutant("late-write-forgotten", "a write that is late for its client changes nothing in memory", expects=("71", "44"))
+def late_write_forgotten(patch: Patch) -> None:
+    """CP-37: its record is in the log, so that the offset counts after the next load, and not before."""
+    patch.edit(Effects, "late", ("self._say(token, error)", "self._say(token, error)\n    self._then[token] = nothing"))
 
 
 @mutant("heartbeat-of-any-generation", "a heartbeat is fine in any generation", expects=("43", "liveness"))
@@ -72,7 +79,7 @@ def member_told_before_committed(patch: Patch) -> None:
     patch.edit(
         Journal,
         "write",
-        ("waiting = self._last[group_id] = [then]", "then(ErrorCode.NONE)\n    waiting = self._last[group_id] = []"),
+        ("write = self._last[group_id] = _Write([tell])", "tell(ErrorCode.NONE)\n    write = self._last[group_id] = _Write()"),
     )
 
 

@@ -197,3 +197,27 @@ def last_voter_removed(patch: Patch) -> None:
 def new_disk_never_joins(patch: Patch) -> None:
     """KIP-1186, DQ-38: an addition is refused while an entry with the same id is there."""
     patch.edit(Joining, "_ask", ("elif own is not None:", "elif False:"))
+
+
+@mutant(
+    "change-before-a-commit",
+    "a leader changes the voters before it has committed anything in its epoch",
+    expects=("89", "76", "77", "14"),
+    scene="asked-before-a-commit",
+)
+def change_before_a_commit(patch: Patch) -> None:
+    """DQ-35, Ongaro 2015: the change of the leader before may be committed by the old majority, this one by the new."""
+    patch.edit(Changes, "_check_ready", ("if leader.hw is None:", "if False:"))
+    patch.edit(Changes, "_is_settled", ("leader.hw is not None and leader.hw > last", "leader.hw is None or leader.hw > last"))
+
+
+@mutant(
+    "voter-sleeps-on", "a voter that follows does not look when its leader has been silent for too long", expects=("liveness",)
+)
+def voter_sleeps_on(patch: Patch) -> None:
+    """KAFKA-17751: the time until the next poll was that of an observer."""
+    patch.edit(
+        Following,
+        "poll",
+        ("if state.fetch_deadline_ms <= ctx.now_ms and", "if not ctx.is_voter and state.fetch_deadline_ms <= ctx.now_ms and"),
+    )

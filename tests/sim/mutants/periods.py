@@ -92,7 +92,8 @@ def no_first_batch_above_the_limit(patch: Patch) -> None:
 
 def segments_below_the_least_fetch(patch: Patch) -> None:
     """Every run has segments that hold less than what a follower's fetch waits for."""
-    patch.set(run, "draw_knobs", lambda seed, given=(): {"replica.fetch.min.bytes": "5000", "log.segment.bytes": "300"})
+    small = {"replica.fetch.min.bytes": "5000", "log.segment.bytes": "300"}
+    patch.set(run, "draw_knobs", lambda seed, given=(), max_delay_us=0: small)
 
 
 @mutant(

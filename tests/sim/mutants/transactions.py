@@ -15,6 +15,7 @@ from kraftlite.log.producers import ProducerState
 from kraftlite.replication.enrol_driver import Enroller
 from kraftlite.sim.workloads.transactions import TopicMaker
 from tests.sim.mutants.catalog import mutant
+from tests.sim.mutants.lenses import configured
 from tests.sim.mutants.patching import Patch
 
 
@@ -135,7 +136,7 @@ def decided_at_append(patch: Patch) -> None:
         (
             "entry.pending = transaction",
             "entry.pending = transaction\n"
-            "    if transaction.state in PREPARED and not in_doubt:\n"
+            "    if transaction.state in PREPARED:\n"
             "        entry.current = transaction\n"
             "        self._mark(transactional_id, entry)\n"
             "        entry.pending = transaction",
@@ -272,8 +273,8 @@ def offsets_answered_early(patch: Patch) -> None:
         Offsets,
         "end",
         (
-            "self._effects.mark(marker, written)",
-            "self._effects.answer(request_id, _NONE)\n    request_id = -1\n    self._effects.mark(marker, written)",
+            "self._effects.mark(marker, written, ",
+            "self._effects.answer(request_id, _NONE)\n    request_id = -1\n    self._effects.mark(marker, written, ",
         ),
     )
 
@@ -292,6 +293,21 @@ def older_epoch_adds(patch: Patch) -> None:
     )
 
 
+@mutant(
+    "late-state-taken-back", "a state that is late for its client is taken back", expects=("66", "65", "68", "liveness", "crash")
+)
+def late_state_taken_back(patch: Patch) -> None:
+    """TX-09, TX-47: Kafka does; another outcome comes behind one that is decided."""
+    patch.edit(
+        TransactionShard,
+        "step",
+        (
+            "self._effects.late(event.token, event.error)",
+            "self._effects.written(event.token, event.error)\n        self._effects._then[event.token] = nothing",
+        ),
+    )
+
+
 @mutant("failed-append-stays-pending", "an id whose record could not be written is busy for ever", expects=("liveness", "66"))
 def failed_append_stays_pending(patch: Patch) -> None:
     """TX-07: CONCURRENT_TRANSACTIONS to everybody."""
@@ -302,13 +318,14 @@ def failed_append_stays_pending(patch: Patch) -> None:
     "complete-written-once",
     "an id whose completion could not be written is decided for ever",
     expects=("liveness", "66", "crash"),
+    lens=configured(transaction_state_log_replication_factor="2", transaction_state_log_min_isr="2"),
 )
 def complete_written_once(patch: Patch) -> None:
     """TX-54: its markers are there, and nobody completes it before the next coordinator."""
     patch.edit(
         TransactionShard,
         "_written",
-        ("in_doubt or (completes and told is not ErrorCode.NOT_COORDINATOR)", "in_doubt and not completes"),
+        ("completes and told_of(error) is not ErrorCode.NOT_COORDINATOR", "False"),
     )
     patch.edit(
         TransactionShard,

@@ -223,3 +223,22 @@ def test_config_keys_says_what_becomes_of_each_key(run: Run) -> None:
     assert [line.split()[:2] for line in listed[1:]] == [["authorizer.class.name", "applied"], ["super.users", "applied"]]
     none = run("config", "keys", "no-such-part")
     assert none.exit_code == 1 and "no configuration key contains no-such-part" in none.output
+
+
+def test_dq_22_the_voters_of_the_beginning_from_the_environment(run: Run, tmp_path: Path) -> None:
+    """As in a container, which has no file and no options."""
+    voters = f"1@localhost:9093:{ID},2@other:9093:luhl6-V3T4mav8EfICTRNw"
+    env = {
+        "KAFKA_PROCESS_ROLES": "controller",
+        "KAFKA_NODE_ID": "1",
+        "KAFKA_LISTENERS": "CONTROLLER://localhost:9093",
+        "KAFKA_CONTROLLER_LISTENER_NAMES": "CONTROLLER",
+        "KAFKA_CONTROLLER_QUORUM_BOOTSTRAP_SERVERS": "localhost:9093,other:9093",
+        "KAFKA_LOG_DIRS": str(tmp_path / "data"),
+        "KRAFTLITE_INITIAL_CONTROLLERS": voters,
+    }
+    done = run("format", "--cluster-id", ID, env=env)
+    assert "Formatting dynamic metadata voter directory" in done.output, done.output
+    assert f"directory.id={ID}" in (tmp_path / "data" / "meta.properties").read_text()
+    env["KAFKA_LOG_DIRS"] = str(tmp_path / "new")
+    assert "Formatting metadata directory" in run("format", "--cluster-id", ID, "--no-initial-controllers", env=env).output

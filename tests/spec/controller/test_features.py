@@ -21,9 +21,11 @@ from kraftlite.metadata.features import (
     TRANSACTION_VERSION,
 )
 from kraftlite.metadata.records import BeginTransactionRecord, ConfigRecord, FeatureLevelRecord
+from kraftlite.model.cordoned import CORDONED_DIRS
 from kraftlite.model.errors import ApiError, ErrorCode, Fault
 from kraftlite.model.ids import NodeId
 from kraftlite.model.messages import controller as m
+from kraftlite.model.messages.choices import AlterConfigOp, ConfigResourceType
 from tests.harness.controller_world import World
 
 UP, SAFE, UNSAFE = 1, 2, 3
@@ -197,6 +199,8 @@ def test_fv_08_what_a_level_switches_on(level: int) -> None:
     world.fence(2)
     assert world.partition("t").leader_epoch - epoch == (0 if level >= 12 else 1)
     assert (update(world, (ELR, 1, UP))[0] is ErrorCode.NONE) is (level >= 23)
+    (cordoned,) = world.set_config(ConfigResourceType.BROKER, "1", (CORDONED_DIRS, AlterConfigOp.DELETE, None)).value.resources
+    assert (cordoned.error is ErrorCode.NONE) is (level >= 30)
 
 
 def test_fv_08_the_refusal_of_a_registration_names_the_level() -> None:

@@ -124,7 +124,7 @@ def test_group_configs(world: World) -> None:
     assert dict(world.state.configs.get((GROUP, "g"))) == {}
 
 
-def test_client_metrics_configs(world: World) -> None:
+def test_tm_01_client_metrics_configs(world: World) -> None:
     assert change(world, METRICS, "s", ("interval.ms", SET, "1000"), ("metrics", SET, "a.b")) is E.NONE
     assert change(world, METRICS, "s", ("metrics", APPEND, "c.d")) is E.NONE
     assert dict(world.state.configs.get((METRICS, "s"))) == {"interval.ms": "1000", "metrics": "a.b,c.d"}
@@ -135,7 +135,16 @@ def test_client_metrics_configs(world: World) -> None:
     for value in ("often", ""):
         assert change(world, METRICS, "s", ("interval.ms", SET, value)) is E.INVALID_CONFIG, "no number"
     assert change(world, METRICS, "s", ("match", SET, "client_id=app-.*")) is E.NONE
-    for pattern in ("client_id", "colour=red", "client_id=("):
+    for pattern in (
+        "client_id",
+        "client_id=",
+        "=x",
+        "client_id=a=b",
+        "colour=red",
+        "client_id=(",
+        "client_id=(?=a)",
+        "client_id=" + "a" * 1001,
+    ):
         assert change(world, METRICS, "s", ("match", SET, pattern)) is E.INVALID_CONFIG
 
 

@@ -141,8 +141,26 @@ async def test_cp_37_an_answer_waits_for_the_high_watermark() -> None:
         assert h.log.origins == [AppendOrigin.COORDINATOR]
         late = asyncio.ensure_future(h.groups.commit(commit(10)))
         await h.clock.settle()
-        h.log.fail(0, ErrorCode.REQUEST_TIMED_OUT)
+        h.log.be_late(0)
         assert await late == (ErrorCode.COORDINATOR_NOT_AVAILABLE,)
+        assert committed(h) == 9
+        h.log.advance(0)
+        assert committed(h) == 10, "the log has it"
+
+
+async def test_cp_37_a_shard_takes_no_more_than_it_can_remember() -> None:
+    async with GroupHarness(automatic=False) as h:
+        h.groups.led.of("g").most_undecided = 2
+        waiting = [asyncio.ensure_future(h.groups.commit(commit(9))) for _ in range(2)]
+        await h.clock.settle()
+        h.log.be_late(0)
+        await asyncio.gather(*waiting)
+        assert await h.groups.commit(commit(10)) == (ErrorCode.COORDINATOR_NOT_AVAILABLE,)
+        h.log.advance(0)
+        waiting = [asyncio.ensure_future(h.groups.commit(commit(11)))]
+        await h.clock.settle()
+        h.log.advance(0)
+        assert await waiting[0] == (ErrorCode.NONE,) and committed(h) == 11
 
 
 async def test_nothing_is_written_in_another_leader_epoch() -> None:

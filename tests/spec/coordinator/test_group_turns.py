@@ -180,9 +180,24 @@ def test_cp_70_all_groups_are_listed_in_pieces() -> None:
     assert sum(map(len, walk)) == MANY - AT_ONCE, "those that have gone meanwhile are passed over"
 
 
+def test_cp_70_sessions_that_end_together_end_piece_by_piece() -> None:
+    """They begin together when a shard is loaded, and their members may all be gone."""
+    w = world(record for n in range(MANY) for record in (classic(f"c-{n}"), *consumers(f"n-{n}")))
+    w.now_ms += 100_000
+    w.step(Tick())
+
+    def members() -> int:
+        return sum(len(group.members) for found in (w.shard.groups, w.shard.consumers) for group in found.by_id.values())
+
+    assert 2 * MANY - AT_ONCE <= members() < 2 * MANY, "the first piece"
+    assert w.error(w.commit({("t", 0): 6}, group_id="another")) == (ErrorCode.NONE,), "others are let in between"
+    assert pieces(w) >= 2 * MANY // AT_ONCE - 1
+    assert members() == 0
+
+
 @pytest.mark.usefixtures("_uncollected")
 def test_cp_70_nothing_about_fifty_thousand_groups_holds_the_loop() -> None:
-    """Loading, listing, looking for what is too old, a deleted topic, a changed one, and handing over."""
+    """Loading, listing, looking for what is too old, a deleted topic, a changed one, the end of sessions, and handing over."""
     w = GroupWorld(retention_check_interval_ms=1000)
     shard = GroupShard(w.config, w.tracer, random.Random(1))
     now_ms, wall_ms = 1000, w.wall_ms
@@ -206,11 +221,11 @@ def test_cp_70_nothing_about_fifty_thousand_groups_holds_the_loop() -> None:
         pass
     changed = MetadataChanged(image=w.shard._cluster.image, topics=("t",), created=False)
     deleted = TopicsDeleted(topics=frozenset({"t"}))
-    for what, event in (("expire", Tick()), ("changed", changed), ("deleted", deleted)):
-        now_ms += 2000
+    for what, event in (("expire", Tick()), ("changed", changed), ("deleted", deleted), ("sessions", Tick())):
+        now_ms += 60_000 if what == "sessions" else 2000
         output = timed(what, partial(shard.step, event, now_ms, wall_ms))
         while output.more:
-            output = timed(what, lambda: shard.step(GoOn(), 9000, wall_ms))
+            output = timed(what, partial(shard.step, GoOn(), now_ms, wall_ms))
     timed("resign", shard.resign)
     assert max(longest.values()) < LONGEST_MS, longest
     print(longest)

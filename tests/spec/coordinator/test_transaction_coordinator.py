@@ -205,7 +205,7 @@ async def test_tx_61_who_waits_is_told_to_look_elsewhere() -> None:
     c.log.automatic = True
     c.log.advance(0)
     await c.apply({**c.topics, TRANSACTION_TOPIC: [partition([1, 2], leader_epoch=2)]})
-    for _, done in parked:
+    for _, done, _ in parked:
         done(E.NONE)
     await c.run(1)
     assert lost and c.coordinator.describe("t").state is S.ONGOING, "the outcome was lost with the old leader"

@@ -139,7 +139,7 @@ def test_tx_53_markers_that_a_newer_coordinator_fences_are_sent_no_more() -> Non
     assert w.current().state is S.COMPLETE_COMMIT
 
 
-@pytest.mark.parametrize("failure", [E.NOT_ENOUGH_REPLICAS, E.REQUEST_TIMED_OUT, E.UNKNOWN_SERVER_ERROR])
+@pytest.mark.parametrize("failure", [E.NOT_ENOUGH_REPLICAS, E.UNKNOWN_SERVER_ERROR])
 def test_tx_54_complete_is_written_again(failure: ErrorCode) -> None:
     w = world()
     producer = w.begun(A)

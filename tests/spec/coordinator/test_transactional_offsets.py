@@ -246,7 +246,7 @@ def test_tg_09_what_is_loaded_waits_for_its_marker() -> None:
     assert w.offset("t", 0, stable=True) == (5, NONE)
 
 
-@pytest.mark.parametrize("error", [E.NOT_ENOUGH_REPLICAS, E.REQUEST_TIMED_OUT, E.TRANSACTION_COORDINATOR_FENCED])
+@pytest.mark.parametrize("error", [E.NOT_ENOUGH_REPLICAS, E.TRANSACTION_COORDINATOR_FENCED])
 def test_tg_11_a_marker_that_is_not_written_changes_nothing(error: ErrorCode) -> None:
     w = GroupWorld()
     w.commit({("t", 0): 4})
@@ -259,6 +259,38 @@ def test_tg_11_a_marker_that_is_not_written_changes_nothing(error: ErrorCode) ->
     w.hold = False
     assert w.answers[w.end_transaction(7, committed=True)] is NONE
     assert w.offset("t", 0, stable=True) == (5, NONE)
+
+
+def test_tg_11_a_marker_that_is_late_ends_the_transaction_when_it_is_replicated() -> None:
+    w = GroupWorld()
+    w.commit({("t", 0): 5}, producer=P7)
+    w.hold = True
+    ended = w.end_transaction(7, committed=True)
+    w.be_late()
+    assert w.answers[ended] is E.REQUEST_TIMED_OUT, "its sender sends it again"
+    assert w.offset("t", 0, stable=True) == UNSTABLE
+    again = w.end_transaction(7, committed=True)
+    w.commit_held()
+    assert w.answers[again] is NONE
+    for _ in range(2):
+        assert w.offset("t", 0, stable=True) == (5, NONE)
+        w.fail_over()
+
+
+def test_tg_04_an_offset_that_was_late_is_pending_and_counts_with_its_transaction() -> None:
+    w = GroupWorld()
+    w.commit({("t", 0): 4})
+    w.hold = True
+    asked = w.commit({("t", 0): 5}, producer=P7)
+    w.be_late()
+    assert w.answers[asked] == (E.COORDINATOR_NOT_AVAILABLE,)
+    w.commit_held()
+    assert w.offset("t", 0, stable=True) == UNSTABLE
+    w.end_transaction(7, committed=True)
+    w.commit_held()
+    for _ in range(2):
+        assert w.offset("t", 0, stable=True) == (5, NONE)
+        w.fail_over()
 
 
 @pytest.mark.parametrize(

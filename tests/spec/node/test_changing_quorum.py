@@ -11,7 +11,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from kraftlite.config.server import load
 from kraftlite.metadata.features import KRAFT_VERSION
 from kraftlite.model.errors import ErrorCode
-from kraftlite.model.ids import NodeId, VoterEndpoint
+from kraftlite.model.ids import ZERO_UUID, NodeId, VoterEndpoint, uuid_to_str
 from kraftlite.model.messages.controller import FeatureUpdate, UpdateFeaturesRequest
 from kraftlite.model.messages.methods import ADD_VOTER, DESCRIBE_QUORUM, REMOVE_VOTER, UPDATE_FEATURES
 from kraftlite.model.messages.raft import (
@@ -25,6 +25,7 @@ from kraftlite.node.forming import formation
 from kraftlite.node.metrics import register_gauges
 from kraftlite.node.storage import format_directories
 from kraftlite.obs.metrics import Metrics
+from kraftlite.runtime.trace.raft import VoterDirectoryReplaced
 from tests.harness.disk import MemDisk
 from tests.harness.node_cluster import CLUSTER, MemCluster, MemNode
 
@@ -149,6 +150,10 @@ async def test_dq_44_a_voter_with_a_new_disk_votes_again_only_when_it_is_removed
     running = node.node
     assert running is not None and running.raft.state_name == "observer"
     assert key(lost) in [key(it) for it in (await described(cluster)).voters], "its entry stays"
+    told = [it for it in node.bed.tracer.events if isinstance(it, VoterDirectoryReplaced)]
+    assert {(it.voter_directory_id, it.directory_id) for it in told} == {
+        (uuid_to_str(lost.directory_id or ZERO_UUID), uuid_to_str(new.directory_id or ZERO_UUID))
+    }
     (third,) = {1, 2, 3} - {lost.replica_id, found.leader_id}
     await cluster.nodes[third].crash()
     await cluster.clock.run_for(10_000, settle=30)

@@ -65,6 +65,18 @@ def test_dq_22_standalone_makes_a_voter_of_the_first_controller_listener_and_a_d
     assert layout.bootstrap is not None and isinstance(layout.bootstrap[0], FeatureLevelRecord)
 
 
+@pytest.mark.parametrize("alone", [True, False])
+def test_rf_46_a_controller_whose_metadata_log_is_gone_does_not_start_anew(tmp_path: Path, alone: bool) -> None:
+    """The first records of the cluster, which are beside it, do not say that there never was one."""
+    disk, config = MemDisk(), server(tmp_path)
+    entropy = random.Random(5)
+    formed(disk, config, formation(config, standalone=alone, no_initial_controllers=not alone, entropy=entropy))
+    storage.verify(disk, config)
+    disk.rmtree("/data/__cluster_metadata-0")
+    with pytest.raises(storage.StorageError, match=r"^/data is formatted, but its metadata log .* is gone"):
+        storage.verify(disk, config)
+
+
 def test_dq_23_without_initial_controllers_a_node_has_no_voters_even_if_it_names_only_itself(tmp_path: Path) -> None:
     disk, config = MemDisk(), server(tmp_path)
     forming = formation(config, no_initial_controllers=True, entropy=random.Random(5))

@@ -7,7 +7,9 @@ from pathlib import Path
 
 from prometheus_client.parser import text_string_to_metric_families
 
+from kraftlite import __version__
 from kraftlite.node.metrics import register_gauges
+from kraftlite.node.telemetry import offer_telemetry
 from kraftlite.obs.metrics import Metrics
 from tests.harness.node_cluster import MemCluster
 
@@ -20,7 +22,12 @@ def samples(page: str) -> dict[tuple[str, tuple[tuple[str, str], ...]], float]:
     }
 
 
-LABELS = {"event", "broker", "quantile", "current_state", "topic", "partition", "user", "client_id", "listener", "ip"}
+KAFKAS = {"kafka_server_broker_metadata_metrics_metadata_apply_error_count"}
+"""Kafka's own names that end as only those of histograms should."""
+LABELS = {
+    *("version", "event", "broker", "quantile", "current_state", "current_vote_directory_id"),
+    *("topic", "partition", "user", "client_id", "listener", "ip"),
+}
 """The bounds: `kraftlite.metrics.partitions.max` for topics and partitions, 100 series of each quota."""
 
 
@@ -43,15 +50,31 @@ async def test_the_page_of_a_node_obeys_the_rules_of_prometheus(tmp_path: Path) 
         assert family.type in ("counter", "gauge", "summary"), family.name
         assert len(family.documentation.split()) >= 3 and family.documentation.endswith("."), family.name
         assert not family.name.endswith(("_total", "_sum", "_bucket")), family.name
-        if family.name.startswith("kraftlite_"):
-            assert not family.name.endswith("_count"), family.name
+        assert family.name in KAFKAS or not family.name.endswith("_count"), family.name
+        assert not {"ms", "us", "ns", "sec", "kb", "mb"} & set(family.name.split("_")), "units have whole names"
         endings = {"counter": {"_total"}, "gauge": {""}, "summary": {"", "_count", "_sum"}}[family.type]
         found = {sample.name.removeprefix(family.name) for sample in family.samples} - {"_created"}
         assert found <= endings and (found or family.type == "counter" or not family.samples), family.name
         assert all(set(sample.labels) <= LABELS for sample in family.samples), (
             "no label that a client could choose without a bound"
         )
+    assert f'kraftlite_build_info{{version="{__version__}"}} 1.0' in page
     assert "_count_total" not in page and "_sum_total" not in page
+
+
+async def test_tm_01_a_broker_with_a_page_takes_clients_metrics_and_a_controller_does_not(tmp_path: Path) -> None:
+    cluster = MemCluster(tmp_path, controllers=1, brokers=1)
+    await cluster.up()
+    for host in cluster.nodes.values():
+        node = host.node
+        assert node is not None
+        metrics = Metrics({})
+        register_gauges(metrics, node, most_partitions=3)
+        offer_telemetry(metrics, node, host.config)
+        assert ("kraftlite_client_metrics_series 0.0" in metrics.render().decode()) == (node.broker is not None)
+        if node.broker is not None:
+            telemetry = node.broker.context.telemetry
+            assert telemetry is not None and telemetry.max_bytes == 1 << 20
 
 
 async def test_counters_only_rise_and_every_event_is_measured(tmp_path: Path) -> None:

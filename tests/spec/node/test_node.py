@@ -13,12 +13,13 @@ import pytest
 from kraftlite.broker.lifecycle_core import BrokerState
 from kraftlite.config.server import load
 from kraftlite.model.errors import ApiError, ErrorCode, Fault
-from kraftlite.model.ids import Endpoint, NodeId
+from kraftlite.model.ids import Endpoint, NodeId, uuid_to_str
 from kraftlite.model.messages.controller import AllocateProducerIdsRequest, DeleteTopicsRequest, TopicSelector
 from kraftlite.model.messages.introspection import NodeStatusRequest, ReplicaStatesRequest
 from kraftlite.model.messages.methods import ALLOCATE_PRODUCER_IDS, DELETE_TOPICS, NODE_STATUS, REPLICA_STATES
 from kraftlite.model.topic_partition import TopicPartition
 from kraftlite.node.listeners import NodeListeners
+from kraftlite.node.meta_properties import read_meta_properties
 from kraftlite.node.metrics import register_gauges
 from kraftlite.obs.metrics import Metrics
 from kraftlite.rpc.transport import GrpcTransport
@@ -410,6 +411,9 @@ async def test_ce_30_partitions_and_topics_have_series_of_their_own_up_to_a_boun
     size = next(line for line in lines if line.startswith('kafka_log_log_size{partition="0",topic="orders"}'))
     written = float(size.rpartition(" ")[2])
     assert written > 0
+    properties = read_meta_properties(cluster.nodes[1].disk, cluster.nodes[1].config.metadata_log_dir)
+    assert properties is not None
+    own = uuid_to_str(properties.directory_id)
     for line in (
         'kafka_log_log_logstartoffset{partition="0",topic="orders"} 0.0',
         'kafka_log_log_logendoffset{partition="0",topic="orders"} 3.0',
@@ -429,6 +433,7 @@ async def test_ce_30_partitions_and_topics_have_series_of_their_own_up_to_a_boun
         "kraftlite_metrics_partitions_left_out 1.0",
         'kafka_server_raftmetrics_current_state{current_state="leader"} 1.0',
         "kafka_server_raftmetrics_current_vote 1.0",
+        f'kafka_server_raftmetrics_current_vote_directory_id{{current_vote_directory_id="{own}"}} 1.0',
         "kafka_coordinator_group_groupmetadatamanager_numgroups 0.0",
     ):
         assert line in lines, line

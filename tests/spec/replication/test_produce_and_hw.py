@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from kraftlite.log.config import LogConfig
 from kraftlite.model.errors import ErrorCode
+from kraftlite.replication.api import ProduceEntry, ProduceResult
 from kraftlite.replication.follower_state import adopt_leader_offsets
-from tests.harness.replication_cluster import TP, StepCluster, log_values, make_batch, read_values
+from tests.harness.replication_cluster import TP, Node, StepCluster, log_values, make_batch, read_values
 
 
 def cluster(min_isr: int = 1, count: int = 3, **options: object) -> StepCluster:
@@ -66,6 +67,52 @@ def test_rp_04_a_timeout_leaves_the_record() -> None:
     assert c[1].log().leo == 1 and not c[1].partition().waiting.queue
     c.replicate()
     assert len(waiting) == 1
+
+
+def until_known(node: Node, late: list[ErrorCode], value: str, timeout_ms: int = 30_000) -> list[ProduceResult]:
+    """A produce that waits for its fate; `late` fills when it is told that it is late."""
+    done: list[ProduceResult] = []
+    entry = ProduceEntry(tp=TP, topic_id=None, records=make_batch([value]))
+    node.manager.append([entry], acks=-1, timeout_ms=timeout_ms, on_done=done.extend, on_late=late.append)
+    return done
+
+
+def test_rp_04_who_waits_for_a_fate_is_told_once_of_being_late_and_then_of_the_fate() -> None:
+    c = cluster()
+    c.create()
+    c.replicate()
+    late: list[ErrorCode] = []
+    done = until_known(c[1], late, "a", timeout_ms=1_000)
+    plain = c[1].produce(["b"], acks=-1, timeout_ms=1_000)
+    c.clock.advance(5_000)
+    assert late == [ErrorCode.REQUEST_TIMED_OUT] and plain[0].error is ErrorCode.REQUEST_TIMED_OUT and not done
+    c[1].partition().check()
+    c.replicate()
+    assert done[0].error is ErrorCode.NONE and done[0].base_offset == 0 and len(late) == 1
+    assert not c[1].partition().waiting.queue
+
+
+def test_rp_03_who_waits_for_a_fate_outlasts_an_isr_below_min_isr_and_not_its_leader() -> None:
+    c = cluster(min_isr=2)
+    c.create()
+    c.replicate()
+    late: list[ErrorCode] = []
+    done = until_known(c[1], late, "a")
+    plain = c[1].produce(["b"], acks=-1)
+    c.tick(10_001)
+    c.settle_isr()
+    assert plain[0].error is ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
+    assert late == [ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND] and not done
+    c[1].partition().check()
+    c.replicate()
+    c.settle_isr()
+    c.replicate()
+    assert done[0].error is ErrorCode.NONE and len(late) == 1
+    lost = until_known(c[1], late, "c")
+    c.clock.advance(31_000)
+    c.controller.elect(2)
+    c.publish()
+    assert lost[0].error is ErrorCode.NOT_LEADER_OR_FOLLOWER and len(late) == 2
 
 
 def test_rp_05_min_isr_is_capped_by_the_replica_count() -> None:

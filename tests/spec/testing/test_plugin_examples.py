@@ -16,5 +16,5 @@ def test_the_examples_of_the_document(pytester: pytest.Pytester) -> None:
     for number, code in enumerate(examples):
         pytester.path.joinpath(f"test_example_{number}.py").write_text(code)
     result = run(pytester)
-    result.assert_outcomes(passed=6)
-    assert len(examples) == 6
+    result.assert_outcomes(passed=8)
+    assert len(examples) == 8

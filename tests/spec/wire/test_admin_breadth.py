@@ -16,6 +16,7 @@ from kraftlite.model.ids import NodeId
 from kraftlite.model.messages import controller as c
 from kraftlite.model.messages import methods as m
 from kraftlite.model.messages import security
+from kraftlite.protocol.kio_codec import decode_response
 from tests.harness.wire_fakes import Harness, broker, partition
 
 E = ErrorCode
@@ -252,8 +253,11 @@ async def test_cm_60_delegation_tokens_are_for_authenticated_clients() -> None:
     async with Harness() as h:
         client = await h.client()
         nobody = {"owner_principal_type": None, "owner_principal_name": None}
+        client.send(38, 3, nobody | {"renewers": [], "max_lifetime": -1})
+        # Not by kio's reader: Kafka says -1 for times that there are not, which is none to it.
+        created = decode_response(38, 3, memoryview(await client.read_frame()))
         answers = [
-            await client.call(38, 3, nobody | {"renewers": [], "max_lifetime": -1}),
+            created,
             await client.call(39, 2, {"hmac": b"x", "renew_period": -1}),
             await client.call(40, 2, {"hmac": b"x", "expiry_time_period": -1}),
             await client.call(41, 3, {"owners": None}),

@@ -280,6 +280,8 @@ MINIMAL: dict[int, dict[str, Any]] = {
     39: {"hmac": b"x", "renew_period": -1},
     40: {"hmac": b"x", "expiry_time_period": -1},
     41: {"owners": None},
+    71: {"client_instance_id": None},
+    72: {"client_instance_id": None, "subscription_id": 0, "terminating": False, "compression_type": 0, "metrics": b""},
 }
 
 

@@ -22,6 +22,7 @@ from kraftlite.security.oauthbearer import UnsecuredRules
 from kraftlite.security.scram import NUMBERS, credential_from, salted_password
 from kraftlite.wire import auth
 from kraftlite.wire.auth import AUTHENTICATION_MS
+from kraftlite.wire.listener import TOLD_PER_SECOND
 from tests.harness.wire_fakes import Harness, RawClient, until
 from tests.unit.security.test_mechanisms import bearer, token
 
@@ -374,3 +375,54 @@ async def test_a_node_counts_authentications_over_its_listeners() -> None:
         node = SimpleNamespace(_clients=[h.listener, SimpleNamespace(gate=None)], _controllers=[h.listener])
         counted = partial(NodeListeners.authentications, node)  # type: ignore[arg-type]
         assert (counted("successful"), counted("expired_killed"), counted("failed")) == (2, 2, 0)
+
+
+async def test_a_flood_of_failures_is_told_by_its_number() -> None:
+    """A stranger may fail as often as the network carries it: the log gets some lines a second, and then how many there were."""
+    async with Secured() as h:
+
+        async def failed(times: int) -> None:
+            for _ in range(times):
+                client = await h.client()
+                client.send(3, 9, METADATA)
+                assert await client.closed()
+
+        await failed(3 * TOLD_PER_SECOND)
+        assert len(h.reasons) == TOLD_PER_SECOND
+        h.clock.advance(1_000)
+        await failed(1)
+        last = next(event for event in reversed(h.tracer.events) if isinstance(event, ConnectionClosed))
+        assert last.left_out == 2 * TOLD_PER_SECOND
+        await failed(1)
+        last = next(event for event in reversed(h.tracer.events) if isinstance(event, ConnectionClosed))
+        assert last.left_out is None and len(h.reasons) == TOLD_PER_SECOND + 2
+
+
+@pytest.mark.parametrize("mechanism", NAMES)
+async def test_16_mib_before_authentication_are_not_even_received(mechanism: str) -> None:
+    """The size is refused as soon as it is announced (`sasl.server.max.receive.size`), bare or in SaslAuthenticate."""
+    async with Secured() as h:
+        for version in (0, 1):
+            client = await h.client()
+            await client.call(17, version, {"mechanism": mechanism})
+            client.send_bytes(struct.pack(">i", 16 << 20))
+            assert await client.closed()
+        assert len(h.reasons) == 2 and all(str(16 << 20) in reason for reason in h.reasons)
+
+
+async def test_a_session_cannot_be_taken_over_by_another_user_or_by_half_an_exchange() -> None:
+    """SE-15: what comes in the middle of a second authentication is not served any more, to neither user."""
+    async with Secured(reauth_ms=60_000) as h:
+        client, _ = await h.entered()
+        h.clock.advance(1_001)
+        await client.call(17, 1, {"mechanism": "PLAIN"})
+        answer = await h.delayed(client, 36, 2, {"auth_bytes": b"\0bob\0secret"})
+        assert "Cannot change principals" in answer.error_message
+        client, _ = await h.entered()
+        h.clock.advance(1_001)
+        await client.call(17, 1, {"mechanism": "PLAIN"})
+        failed = h.gate.counts.failed_again
+        client.send(3, 9, METADATA)
+        await until(lambda: h.gate.counts.failed_again > failed)
+        h.clock.advance(h.gate.sasl.failure_delay_ms)
+        assert await client.closed()

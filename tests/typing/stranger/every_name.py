@@ -13,8 +13,10 @@ from kraftlite.testing import (
     ClusterError,
     ClusterFactory,
     Ends,
+    Injected,
     NodeInfo,
     PartitionView,
+    ProcessFaults,
     SyncCluster,
     TransactionView,
     WaitTimeout,
@@ -77,9 +79,27 @@ def what_acts_at_once(c: Cluster | SyncCluster, side: Ends) -> None:
     c.cut(1, [2, 3])
     c.cut(1, side)
     c.delay(1, 2, 30)
+    assert_type(c.cut(1, 2, for_s=5), Injected)
+    with c.fail_api("Produce", error="NOT_LEADER_OR_FOLLOWER", count=3, delay_ms=5, nodes=[4]) as fault:
+        assert_type(fault, Injected)
+        fault.end()
+    c.refuse(4, CLIENTS)
+    c.lose(4, 5, 0.5, for_s=1.5)
+    c.slow_disk(4, 20)
+    c.stall_disk(4)
+    c.fill_disk(4)
+    c.jump_clock(4, -3600)
+    c.slow_api(100, api="Fetch")
     c.hold_markers()
     c.release_markers()
     c.heal()
+
+
+def of_processes() -> None:
+    faults = ProcessFaults("/tmp/kraftlite")
+    assert_type(faults.cut(4, 1, for_s=5), Injected)
+    assert_type(faults.brokers, tuple[int, ...])
+    faults.heal()
 
 
 async def what_waits() -> None:
@@ -93,6 +113,10 @@ async def what_waits() -> None:
         assert_type(await c.fence("x", timeout=5.0), tuple[int, int])
         await c.stop(2)
         await c.restart(2)
+        assert_type(await c.add_broker(rack="a"), int)
+        assert_type(await c.add_controller(), int)
+        await c.remove_broker(2, fewer_replicas=True)
+        await c.remove_controller(1)
     other = Cluster(combined=True)
     await other.start()
     await other.close()
@@ -108,6 +132,10 @@ def what_blocks() -> None:
         assert_type(c.fence("x"), tuple[int, int])
         c.stop(2)
         c.restart(2)
+        assert_type(c.add_broker(), int)
+        assert_type(c.add_controller(), int)
+        c.remove_broker(2)
+        c.remove_controller(1)
     other = SyncCluster()
     other.start()
     other.close()

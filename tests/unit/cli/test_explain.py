@@ -12,6 +12,8 @@ from click.testing import CliRunner, Result
 
 from kraftlite.cli.explain import moment
 from kraftlite.cli.main import cli
+from kraftlite.obs.export.mermaid import MOST
+from tests.harness.exports import READERS
 
 NOW = 1_700_000_000_000
 
@@ -76,7 +78,44 @@ def test_errors_are_one_line(trace: Path, tmp_path: Path) -> None:
         (("node", "two", "--trace", str(trace)), 2, "node two: allowed is a number"),
         (("partition", "--trace", str(trace)), 2, "partition needs a name"),
         (("node", "2", "--trace", str(trace), "--since", "5", "--until", "4"), 2, "--since 5 is after --until 4"),
+        (("node", "2", "--trace", str(trace), "--format", "otlp", "--json"), 2, "--format otlp and --json exclude each other"),
+        (("node", "2", "--trace", str(trace), "--format", "dot"), 2, "'dot' is not one of 'text', 'perfetto'"),
+        (("node", "2", "--trace", str(trace), "--since", "-1s", "--format", "shiviz"), 1, "node 2: no story to export"),
         (("node", "2", "--data-dir", str(tmp_path / "none")), 1, "there is no local cluster in"),
     ):
         done = run(*arguments)
         assert done.exit_code == status and words in done.output, done.output
+
+
+def steps(*arguments: str) -> int:
+    return sum(len(story["steps"]) for story in json.loads(run(*arguments, "--json").stdout)["stories"])
+
+
+@pytest.mark.parametrize("tool", READERS)
+def test_another_tool_gets_as_many_steps_as_json_has(trace: Path, tool: str) -> None:
+    wanted = ("node", "2", "--trace", str(trace))
+    done = run(*wanted, "--format", tool)
+    assert done.exit_code == 0 and not done.stderr
+    assert len(READERS[tool](done.stdout.rstrip("\n"))) == steps(*wanted) > 1
+    assert run(*wanted, "--format", "text").stdout == run(*wanted).stdout
+
+
+def test_a_diagram_that_mermaid_would_not_draw_is_said(tmp_path: Path) -> None:
+    starts = [{"ts": NOW + at * 1000, "node": 2, "event": "node.starting", "roles": "broker"} for at in range(MOST // 50)]
+    path = tmp_path / "trace.jsonl"
+    path.write_text("".join(json.dumps(line) + "\n" for line in starts))
+    done = run("node", "2", "--trace", str(path), "--format", "mermaid")
+    assert done.exit_code == 0 and "Mermaid draws 50000 unless its maxTextSize says more" in done.stderr
+    assert len(done.stdout) > MOST
+
+
+def test_lines_that_no_node_writes_are_left_out(trace: Path) -> None:
+    before = run("node", "2", "--trace", str(trace)).output
+    hostile = [
+        '{"ts": Infinity, "node": 2, "event": "x"}',
+        '{"ts": -1, "node": 2, "event": "x"}',
+        '{"ts": 1e300, "node": 2, "event": "x"}',
+    ]
+    hostile.append(json.dumps({"ts": NOW, "node": 2, "event": "x", "cause": ["record@1"]}))
+    trace.write_text("\n".join([*hostile, trace.read_text()]))
+    assert run("node", "2", "--trace", str(trace)).output == before

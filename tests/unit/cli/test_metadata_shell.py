@@ -17,6 +17,7 @@ from click.testing import CliRunner, Result
 from kraftlite.cli.main import cli
 from kraftlite.metadata.records import ConfigRecord, PartitionChangeRecord
 from kraftlite.model.ids import NodeId
+from tests.harness.exports import READERS
 from tests.harness.metadata_log import MetadataLog, snapshot
 from tests.harness.metadata_support import broker, nodes, topic
 
@@ -73,6 +74,10 @@ def test_names_and_values_are_text(log: MetadataLog) -> None:
         done = shell(log.directory, *command)
         assert SHOWN in done.stdout and "\x1b" not in done.output, command
     assert "\x1b" not in run("explain", "--metadata", log.directory, "topic", "orders").output
+    value = json.loads(run("explain", "--metadata", log.directory, "--json").stdout)
+    for tool, read in READERS.items():
+        exported = run("explain", "--metadata", log.directory, "--format", tool).stdout.rstrip("\n")
+        assert len(read(exported)) == sum(len(story["steps"]) for story in value["stories"]) > 0
     done = shell(log.directory, "cat", HOSTILE)
     assert SHOWN in done.stderr and "\x1b" not in done.output
 

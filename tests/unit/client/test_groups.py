@@ -28,8 +28,8 @@ class Brokers(ClusterClient):
     """One broker, which coordinates all groups. `answers`: by API and version, as plain values, one after the other, the last one
     again and again; a version that is not there is not offered."""
 
-    def __init__(self, answers: Mapping[tuple[int, int], list[Answer]]) -> None:
-        quick: Any = {"retry_timeout_ms": 10_000, "retry_backoff_ms": 0, "retry_backoff_max_ms": 1}
+    def __init__(self, answers: Mapping[tuple[int, int], list[Answer]], *, retry_timeout_ms: int = 10_000) -> None:
+        quick: Any = {"retry_timeout_ms": retry_timeout_ms, "retry_backoff_ms": 0, "retry_backoff_max_ms": 1}
         super().__init__(ClientSettings(bootstrap=("host:9092",), **quick))
         self.answers = answers
         self.asked: list[tuple[int, int]] = []
@@ -138,7 +138,7 @@ def test_what_other_protocols_than_consumers_assign_is_not_read() -> None:
 
 def test_a_group_that_is_refused_does_not_hide_the_others() -> None:
     refused = classic("b", error=E.GROUP_AUTHORIZATION_FAILED)
-    cluster = Brokers({(k.DESCRIBE_GROUPS, 5): [{"groups": [classic("a"), refused]}]})
+    cluster = Brokers({(k.DESCRIBE_GROUPS, 5): [{"groups": [classic("a"), refused]}]}, retry_timeout_ms=200)
     found = groups.describe_groups(cluster, ["b", "a", "c"])
     assert list(found) == ["b", "a", "c"]
     assert isinstance(found["a"], groups.GroupDescription)

@@ -128,6 +128,20 @@ async def test_cm_65_changes_of_configs_are_asked_about_with_their_new_values() 
     assert rig.drivers[0].core.state.configs.get((TOPIC, "t")) == {"cleanup.policy": "delete,compact"}
 
 
+async def test_cm_65_more_partitions_are_not_asked_about_as_in_kafka() -> None:
+    judge = Judge()
+    rig = await rig_with(judge)
+    await create(rig, new("t"))
+    before = len(judge.asked)
+    wanted = m.CreatePartitionsTopic(name="t", count=5, assignments=None)
+    request = m.CreatePartitionsRequest(topics=(wanted,), validate_only=False, timeout_ms=500)
+    task = asyncio.ensure_future(rig.drivers[0].handlers()[methods.CREATE_PARTITIONS](request))
+    for _ in range(4):
+        await rig.settle()
+    assert task.result().topics[0].error is ErrorCode.NONE
+    assert len(judge.asked) == before
+
+
 async def test_cm_65_what_a_legacy_request_leaves_out_is_not_asked_about() -> None:
     judge = Judge(PolicyKind.ALTER_CONFIG)
     rig = await rig_with(judge)

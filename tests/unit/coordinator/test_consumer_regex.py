@@ -173,3 +173,20 @@ def test_every_topic_is_looked_at_again_after_a_while() -> None:
     assert w.consumers().regexes["a"].timestamp_ms > first
     assert m.epoch == 2
     assert w.member("m").assigned == {topic_id("a"): frozenset({0})}
+
+
+def test_an_expression_finds_what_the_client_may_describe() -> None:
+    """SE-36: the rights of the member that gives the reason to look decide, as in Kafka."""
+    w = ConsumerWorld({"a.1": 1, "a.2": 1})
+    m = w.enter("m", regex=r"a\..*", sees=lambda name: name != "a.2")
+    assert m.names == ["a.10"]
+    w.change_topics(**{"a.3": 1})
+    w.advance(10_001)
+    w.beat(m, sees=lambda name: name == "a.3")
+    w.settle()
+    assert m.names == ["a.30"]
+    w.change_topics(**{"a.4": 1})
+    w.advance(10_001)
+    w.beat(m)
+    w.settle()
+    assert m.names == ["a.10", "a.20", "a.30", "a.40"], "who has no authorizer sees all"

@@ -6,13 +6,44 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kraftlite.coordinator.core.deadlines import Deadlines
+from kraftlite.coordinator.core.walks import AT_ONCE
 
 
 def drain(deadlines: Deadlines[str], now_ms: int) -> list[str]:
     found = []
-    while (key := deadlines.pop_due(now_ms)) is not None:
-        found.append(key)
+    while deadlines.is_due(now_ms):
+        found += deadlines.due(now_ms)
     return found
+
+
+def test_no_more_at_a_time_than_a_piece() -> None:
+    """Whether they are due, were moved, or are gone."""
+    deadlines: Deadlines[str] = Deadlines()
+    for number in range(5 * AT_ONCE):
+        deadlines.set(str(number), 7)
+    for number in range(AT_ONCE, 2 * AT_ONCE):
+        deadlines.set(str(number), 8)
+    for number in range(2 * AT_ONCE, 4 * AT_ONCE):
+        deadlines.cancel(str(number))
+    sizes = []
+    while deadlines.is_due(7):
+        sizes.append(len(list(deadlines.due(7))))
+    assert sizes == [AT_ONCE, 0, 0, 0, AT_ONCE]
+    assert deadlines.next_ms() == 8 and len(deadlines) == AT_ONCE
+    for number in range(AT_ONCE, 2 * AT_ONCE):
+        deadlines.cancel(str(number))
+    assert deadlines.next_ms() is None
+
+
+def test_one_that_is_cancelled_by_another_is_not_due() -> None:
+    deadlines: Deadlines[str] = Deadlines()
+    for key in "abc":
+        deadlines.set(key, 1)
+    found = []
+    for key in deadlines.due(1):
+        deadlines.cancel("b")
+        found.append(key)
+    assert found == ["a", "c"]
 
 
 def test_by_time_and_ties_by_who_was_first() -> None:

@@ -152,7 +152,9 @@ class Play:
         elif chance < 0.12:
             w.hold = not w.hold
             if not w.hold:
-                self.random.choice((w.commit_held, lambda: w.fail_held(ErrorCode.REQUEST_TIMED_OUT)))()
+                self.random.choice((w.commit_held, lambda: w.fail_held(ErrorCode.NOT_ENOUGH_REPLICAS)))()
+            elif self.random.random() < 0.5:
+                w.be_late()
         elif chance < 0.35:
             w.advance(self.random.choice((1, 500, 3_000)))
         elif not client.down:

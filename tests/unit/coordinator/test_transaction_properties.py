@@ -120,9 +120,9 @@ class Ids(RuleBasedStateMachine):
     def commit(self, count: int) -> None:
         self.world.commit(count)
 
-    @rule(error=st.sampled_from((None, *REFUSALS, *IN_DOUBT)), once=st.sampled_from((True, True, True, False)))
+    @rule(error=st.sampled_from((None, *REFUSALS)), once=st.sampled_from((True, True, True, False)))
     def refuse(self, error: ErrorCode | None, once: bool) -> None:
-        """`IN_DOUBT` without the batch in the log: the leader's log was cut. Of one append, or of all until it is over."""
+        """One append, or all until it is over."""
         self.world.refuse_once = once
         self.world.refuse = error
 

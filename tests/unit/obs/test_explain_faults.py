@@ -64,3 +64,46 @@ def test_an_orderly_stop_says_who_asked_for_it() -> None:
     trace.say(20.0, 2, node.NodeStopping(reason="signal", graceful=True), node.NodeStopped())
     stopped = trace.story("stopped", "node", "2")
     assert stopped.steps[0].what == "node 2 is told to stop (signal): the restart by anna (cli)"
+
+
+def _cut(trace: Trace, where: int, other: int, *, kind: str = "cut", for_ms: int = 60_000) -> None:
+    facts = {"kind": kind, "other": other, "for_ms": for_ms} if kind == "cut" else {"kind": kind, "for_ms": for_ms}
+    event = from_line({"ts": 12_500, "node": where, "event": "fault.asked", "id": "f1", "who": "anna", "door": "cli", **facts})
+    assert event is not None
+    trace.events.append(event)
+
+
+@pytest.mark.parametrize(("where", "other"), [(2, 1), (1, 2)])
+def test_a_cut_from_the_controller_is_the_cause_of_a_silence_also_of_a_node_that_says_more(where: int, other: int) -> None:
+    trace = Trace()
+    trace.created()
+    trace.say(12.0, 1, node.NodeStarting(roles="controller", cluster_id="c", version="1"))
+    trace.say(13.0, 2, broker.BrokerFenced(fenced=False))
+    trace.fenced()
+    _cut(trace, where, other)
+    story = trace.story("leader_changed")
+    assert story.chain.startswith("node 2 cut off from node 1 by anna (cli) 12.5 s ▸ broker 2 missed heartbeats")
+    assert "it was cut off from node 1 by anna (cli) at 12.5 s" in story.steps[1].what
+    told = trace.story("fault", "node", str(other))
+    assert told.title == f"cut of node {where} and node {other} by anna (cli)"
+
+
+def test_a_cut_between_brokers_is_no_cause_of_missed_heartbeats_and_a_slow_disk_is() -> None:
+    for kind, blamed in (("cut", False), ("disk-slow", True)):
+        trace = Trace()
+        trace.created()
+        trace.say(12.0, 1, node.NodeStarting(roles="controller", cluster_id="c", version="1"))
+        trace.fenced()
+        _cut(trace, 2, 3, kind=kind)
+        assert ("anna" in trace.story("leader_changed").chain) is blamed
+
+
+def test_a_fault_whose_time_is_over_has_ended_also_when_its_node_could_not_say_so() -> None:
+    trace = Trace()
+    trace.created()
+    trace.fenced()
+    _cut(trace, 2, 1, for_ms=1_000)
+    trace.say(30.0, 1, broker.BrokerFenced(fenced=False))
+    told = trace.story("fault", "node", "2")
+    assert told.until_ms is not None
+    assert told.steps[-1].what == "it ends: its time was over, by node 2 (node)"

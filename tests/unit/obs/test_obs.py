@@ -293,11 +293,11 @@ def test_ce_30_tm_11_tm_12_the_controllers_numbers_have_kafkas_names() -> None:
         'kafka_controller_kafkacontroller_timesincelastheartbeatreceivedms{broker="1"} 40.0',
         'kafka_controller_kafkacontroller_timesincelastheartbeatreceivedms{broker="2"} 9000.0',
         'kraftlite_controller_events_total{event="create_topics"} 3.0',
-        'kraftlite_controller_event_work_us_total{event="create_topics"} 500.0',
-        'kraftlite_controller_event_wait_us_max{event="create_topics"} 60.0',
-        "kraftlite_controller_deferred_delay_us_count 2.0",
-        "kraftlite_controller_deferred_delay_us_sum 900.0",
-        'kraftlite_controller_deferred_delay_us{quantile="0.99"} 800.0',
+        'kraftlite_controller_event_work_seconds_total{event="create_topics"} 0.0005',
+        'kraftlite_controller_event_wait_seconds_max{event="create_topics"} 6e-05',
+        "kraftlite_controller_deferred_delay_seconds_count 2.0",
+        "kraftlite_controller_deferred_delay_seconds_sum 0.0009",
+        'kraftlite_controller_deferred_delay_seconds{quantile="0.99"} 0.0008',
     ):
         assert line in page.splitlines(), line
     assert "eventqueuetimems{quantile" not in page, "of nothing there are no quantiles"

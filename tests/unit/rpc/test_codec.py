@@ -31,10 +31,10 @@ def test_every_message_maps_to_its_protobuf_field_by_field(method: Method, cls: 
 
 
 def test_every_method_is_declared_in_its_service() -> None:
-    from kraftlite._pb import controller_pb2, introspection_pb2, raft_pb2, replica_pb2, transactions_pb2
+    from kraftlite._pb import controller_pb2, faults_pb2, introspection_pb2, raft_pb2, replica_pb2, transactions_pb2
 
     declared = {}
-    for module in (raft_pb2, controller_pb2, replica_pb2, introspection_pb2, transactions_pb2):
+    for module in (raft_pb2, controller_pb2, replica_pb2, introspection_pb2, transactions_pb2, faults_pb2):
         for service in module.DESCRIPTOR.services_by_name.values():
             for rpc in service.methods:
                 declared[f"/{service.full_name}/{rpc.name}"] = rpc

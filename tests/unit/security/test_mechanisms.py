@@ -9,9 +9,9 @@ import pytest
 
 from kraftlite.client.security import Scram
 from kraftlite.model.principal import Principal
-from kraftlite.security.exchange import SaslRefused
+from kraftlite.security.exchange import MAX_MESSAGE_BYTES, SaslRefused
 from kraftlite.security.jaas import parse_jaas
-from kraftlite.security.oauthbearer import MAX_TOKEN_BYTES, OAuthBearerServer, Unsecured, UnsecuredRules
+from kraftlite.security.oauthbearer import OAuthBearerServer, Unsecured, UnsecuredRules
 from kraftlite.security.plain import PlainServer, plain_users
 from kraftlite.security.scram import (
     FindIdentity,
@@ -260,7 +260,7 @@ def test_a_scope_that_is_missing_is_named() -> None:
 
 @pytest.mark.parametrize(
     "message",
-    [b"", b"n,,", b"n,,\1\1", b"n,,\1auth=Basic x\1\1", b"n,,\1auth=Bearer \1\1", b"\xff", b"x" * (MAX_TOKEN_BYTES + 1)],
+    [b"", b"n,,", b"n,,\1\1", b"n,,\1auth=Basic x\1\1", b"n,,\1auth=Bearer \1\1", b"\xff", b"x" * (MAX_MESSAGE_BYTES + 1)],
 )
 def test_a_message_without_a_token_is_refused_at_once(message: bytes) -> None:
     assert refused(unsecured(), message).told is None

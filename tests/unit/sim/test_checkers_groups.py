@@ -440,7 +440,6 @@ def a_tombstone_that_is_not_loaded(topic: Topic) -> None:
 @breaks(LoadedGroups, "the offset of t-0 in g is None, committed is CommittedOffset")
 def an_offset_that_is_missing_at_the_end(topic: Topic) -> None:
     topic.commit(9)
-    topic.facts.told[("g", TP)] = 0
     compared(topic, loaded=False)
 
 

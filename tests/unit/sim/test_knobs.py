@@ -80,6 +80,13 @@ def test_a_key_that_the_shape_gives_keeps_its_value_and_takes_its_row_with_it() 
         assert not any(it.startswith("group.consumer.m") for it in knobs.draw(seed, [key]))
 
 
+def test_one_batch_in_an_answer_is_drawn_only_where_links_are_quick() -> None:
+    key = "replica.fetch.response.max.bytes"
+    seed = next(it for it in range(1_000) if knobs.draw(it).get(key) == "0")
+    assert knobs.draw(seed, max_delay_us=2_000) == knobs.draw(seed)
+    assert knobs.draw(seed, max_delay_us=10_000) == {name: value for name, value in knobs.draw(seed).items() if name != key}
+
+
 def test_a_named_shape_is_what_it_is_unless_knobs_are_asked_for() -> None:
     shape, _ = RunPlan(seed=5, shape=NAMED["3+3"]).drawn()
     assert shape == NAMED["3+3"]

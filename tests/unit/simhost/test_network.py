@@ -193,3 +193,20 @@ def test_a_paused_node_answers_late() -> None:
         assert loop.now_us() < 2_100_000
 
     scenario(body)
+
+
+@pytest.mark.parametrize(("least_us", "most_us"), [(50, 500), (0, 0), (7, 7), (1, 1 << 40), (2_000, 40_000)])
+def test_delays_are_those_that_randint_draws(least_us: int, most_us: int) -> None:
+    loop, expected = VirtualLoop(7), random.Random(3)
+    network = SimNetwork(loop, random.Random(3), context_of(OUTSIDE))
+    loop.close()
+    wanted = [expected.randint(least_us, most_us) for _ in range(200)]
+    assert [network._between(least_us, most_us) for _ in range(200)] == wanted
+
+
+def test_a_link_whose_longest_delay_is_less_than_its_shortest_is_refused() -> None:
+    loop = VirtualLoop(7)
+    network = SimNetwork(loop, random.Random(3), context_of(OUTSIDE))
+    loop.close()
+    with pytest.raises(ValueError, match="from 9 to 8 us"):
+        network._between(9, 8)

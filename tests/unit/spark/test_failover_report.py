@@ -178,6 +178,18 @@ def test_the_ledger_of_faults_says_what_the_failure_was(tmp_path: Path) -> None:
     assert [(it.node, it.event, it.source) for it in again if it.node == 4] == [(4, "kill", "injected")]
 
 
+def test_a_cut_from_the_controller_is_what_a_broker_was_fenced_for(tmp_path: Path) -> None:
+    """The report names the cut, and who did it; a cut from another broker is no reason to be fenced."""
+    for other, blamed in ((1, True), (5, False)):
+        run = whole_run(tmp_path / f"run-{other}")
+        cut = {"ts": KILLED, "node": 4, "event": "fault.asked", "id": "a", "kind": "cut", "other": other, "for_ms": 60_000}
+        path = run.write()
+        (path / "faults.ledger").write_text(json.dumps({**cut, "who": "anna", "door": "cli"}) + "\n")
+        first = report(path).runs[0].failures[0]
+        assert first.node == 4
+        assert ((first.event, first.source) == ("cut", "ledger: anna (cli)")) is blamed
+
+
 def test_injected_failures_are_timed_to_the_millisecond(tmp_path: Path) -> None:
     run = whole_run(tmp_path / "run")
     run.line(event="kill", node=4, time_ms=KILLED)

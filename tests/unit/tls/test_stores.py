@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from cryptography import x509
 from cryptography.x509.oid import NameOID
 
 from kraftlite.security.distinguished_names import MAX_NAME_BYTES
+from kraftlite.tls import authority as tls
 from kraftlite.tls.contexts import load
 from kraftlite.tls.errors import TlsError
 from kraftlite.tls.settings import TlsSettings, read_settings
@@ -145,6 +149,32 @@ def test_se_02_what_is_no_file_or_has_no_end_is_refused(tmp_path: Path) -> None:
 def test_se_02_secrets_are_in_no_text_of_the_settings() -> None:
     found = settings(keystore_type="PEM", keystore_key=NODE.key_pem(), keystore_certificate_chain=NODE.pem, key_password=PASSWORD)
     assert PASSWORD not in repr(found) and "PRIVATE" not in repr(found) and "PRIVATE" not in repr(load(found))
+
+
+def test_se_07_each_mistake_in_a_list_is_one_line_that_names_the_setting(tmp_path: Path) -> None:
+    stores = {"keystore_type": "PEM", "keystore_location": written(tmp_path / "keys.pem", NODE.both())}
+    for content, words in (
+        (None, "there is no such file"),
+        (NODE.pem, "has no list of revoked certificates in PEM (BEGIN X509 CRL)"),
+        ("-----BEGIN X509 CRL-----\nAAAA\n-----END X509 CRL-----\n", "list 1 cannot be read: "),
+        (b"x" * (5 << 20), "is larger than 4194304 bytes"),
+    ):
+        path = tmp_path / "ca.crl"
+        if content is not None:
+            written(path, content)
+        given = settings(**stores)
+        with pytest.raises(TlsError, match=re.escape(words)) as caught:
+            load(replace(given, revoked=str(path)))
+        assert str(caught.value).startswith(f"kraftlite.ssl.crl.location={path}") and "\n" not in str(caught.value)
+
+
+def test_se_07_a_list_has_what_it_had_and_nothing_of_others() -> None:
+    authority, other = tls.Authority.create("ours"), tls.Authority.create("others")
+    first, second = authority.issue("a").certificate, authority.issue("b").certificate
+    known = authority.revoke(authority.revoke(None, first), second, first)
+    assert [it.serial_number for it in x509.load_pem_x509_crl(known)] == [first.serial_number, second.serial_number]
+    with pytest.raises(ValueError, match="the certificate of CN=c is not one of the authority CN=ours"):
+        authority.revoke(known, other.issue("c").certificate)
 
 
 def test_se_05_a_successor_speaks_for_the_same_names() -> None:

@@ -161,12 +161,37 @@ async def test_a_header_that_comes_twice_is_refused(page: Page, header: str) -> 
         (b'{"kind": "kill", "node": true}', 400),
         (b'{"kind": "kill", "node": "2"}', 400),
         (b'{"kind": "kill", "node": 7}', 409),
+        (b'{"kind": "cut", "node": 2}', 400),
+        (b'{"kind": "cut", "node": 2, "other": 1}', 400),
+        (b'{"kind": "cut", "node": 2, "other": "1", "for_ms": 5}', 400),
+        (b'{"kind": "cut", "node": 2, "other": 1, "for_ms": 600001}', 400),
+        (b'{"kind": "cut", "node": 2, "other": 1, "for_ms": true}', 400),
+        (b'{"kind": "disk-slow", "node": 2, "for_ms": 5, "amount": 1}', 400),
+        (b'{"kind": "api-error", "node": 2, "for_ms": 5, "api": "Produce", "error": "NO_SUCH"}', 400),
+        (b'{"kind": "api-error", "node": 2, "for_ms": 5, "api": "Produce", "error": 6}', 400),
+        (b'{"kind": "cut", "node": 9, "other": 1, "for_ms": 5}', 409),
+        (b'{"kind": "end", "id": 7}', 400),
+        (b'{"kind": "end", "id": ""}', 400),
     ],
 )
 async def test_bodies_that_are_no_fault(page: Page, body: bytes, status: int) -> None:
     found = await post(page, {**OPERATOR, **WRITE}, body)
     assert found.status == status and found.json["error"]
     assert acted(page) == []
+
+
+async def test_a_fault_of_a_node_that_does_not_run_is_refused_and_in_the_ledger(page: Page) -> None:
+    body = b'{"kind": "slow", "node": 2, "other": 1, "for_ms": 5000, "amount": 250000}'
+    found = await post(page, {**OPERATOR, **WRITE}, body)
+    assert (found.status, found.json["error"]) == (409, "node 2 and node 1 is not running")
+    fault = read_faults(page.watcher.data_dir)[-1]
+    assert (fault.kind, fault.node, fault.other, fault.for_ms, fault.by.door) == ("slow", 2, 1, 5_000, "api")
+    assert fault.failed == "node 2 and node 1 is not running"
+
+
+async def test_a_viewer_ends_no_fault_and_an_operator_may(page: Page) -> None:
+    assert (await post(page, {**VIEWER, **WRITE}, b'{"kind": "end"}')).status == 403
+    assert (await post(page, {**OPERATOR, **WRITE}, b'{"kind": "end"}')).status == 202
 
 
 async def test_faults_have_a_pace(page: Page) -> None:

@@ -106,3 +106,21 @@ def test_a_port_that_is_taken() -> None:
             listen(sock.getsockname()[1])
         with listen(None) as other:
             assert other.getsockname()[1] != sock.getsockname()[1]
+
+
+async def test_the_page_of_a_recording() -> None:
+    """Its links are served like those of the live page, and nothing but the recording is behind them."""
+    loop = asyncio.get_running_loop()
+    ready: asyncio.Future[Link] = loop.create_future()
+    tape = {"cluster": {"cluster_id": "c", "recording": {"title": "seed 3"}}, "frames": []}
+    with listen(0) as sock:
+        task = asyncio.create_task(serve.serve_tape(tape, sock, ready.set_result))
+        try:
+            link = await asyncio.wait_for(ready, 20)
+            answer = await request(link, get(link, "/api/v1/tape"))
+            assert answer.startswith(b"HTTP/1.1 200") and json.loads(answer.partition(b"\r\n\r\n")[2]) == tape
+            assert (await request(link, get(link, "/api/v1/stream"))).startswith(b"HTTP/1.1 404")
+        finally:
+            task.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await task

@@ -1,0 +1,140 @@
+"""`kraftlite fault` on real processes: what a node does to itself, who is told, and what becomes of it when its author dies."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+from kraftlite.cli.main import cli
+from kraftlite.local import faults as local_faults
+from kraftlite.local.ledger import read_faults
+from kraftlite.testing import ProcessFaults
+from tests.harness.local import Cluster, described_by, running, wait_for
+
+pytestmark = [pytest.mark.cluster, pytest.mark.xdist_group("faulty-cluster")]
+
+
+@pytest.fixture(scope="module")
+def faulty() -> Iterator[Cluster]:
+    with running(controllers=1, brokers=2, config={"kraftlite.faults.enable": "true"}) as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def cluster(faulty: Cluster) -> Iterator[Cluster]:
+    yield faulty
+    faulty.heal()
+    local_faults.end(faulty.data_dir)
+
+
+def fault(cluster: Cluster, *arguments: str, command: str = "fault") -> Result:
+    return CliRunner().invoke(cli, [command, *arguments, "--data-dir", str(cluster.data_dir)])
+
+
+def listed(cluster: Cluster) -> list[dict[str, Any]]:
+    done = fault(cluster, "list", "--json")
+    assert done.exit_code == 0, done.stderr
+    found: list[dict[str, Any]] = json.loads(done.stdout)["faults"]
+    return found
+
+
+def _leader_at(cluster: Cluster, broker: int, topic: str) -> int | None:
+    view = described_by(str(cluster.node(broker).kafka), topic)
+    return None if view is None or not view.topics.get(topic) else view.topics[topic][0].leader
+
+
+def test_a_cut_separates_two_nodes_is_the_told_cause_and_ends(cluster: Cluster, topic: str) -> None:
+    cluster.create_topic(topic, replication=2)
+    old = cluster.leader(topic)
+    other = next(it for it in cluster.brokers if it != old)
+    done = fault(cluster, "cut", str(old), "controller", "--for", "10m", "--json")
+    assert done.exit_code == 0, done.stderr
+    identity = json.loads(done.stdout)["faults"][0]["id"]
+    assert {(it["id"], it["node"], it["kind"]) for it in listed(cluster)} == {(identity, 1, "cut"), (identity, old, "cut")}
+    wait_for("the broker that is cut off is fenced", lambda: _leader_at(cluster, other, topic) == other)
+    told = fault(cluster, "partition", f"{topic}-0", "--json", command="explain")
+    changed = [story for story in json.loads(told.stdout)["stories"] if story["kind"] == "leader_changed"]
+    assert f"node {old} cut off from node 1 by " in changed[0]["chain"], changed[0]["chain"]
+    assert fault(cluster, "end", identity).exit_code == 0
+    assert listed(cluster) == []
+    cluster.wait_isr(topic, {old, other})
+    found = next(it for it in read_faults(cluster.data_dir) if it.id == identity)
+    assert (found.kind, found.node, found.other, found.by.door) == ("cut", old, 1, "cli")
+    assert None not in (found.seen_ms, found.ended_ms)
+    again = fault(cluster, "end", identity)
+    assert again.exit_code == 1 and f"no node has a fault {identity}" in again.stderr
+
+
+def test_a_fault_whose_author_is_killed_ends_by_itself_and_the_ledger_says_so(cluster: Cluster) -> None:
+    author = subprocess.Popen(
+        [sys.executable, "-m", "kraftlite", "fault", "disk", "2", "slow", "1ms", "--data-dir", str(cluster.data_dir)],
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert author.stdout is not None
+    line = author.stdout.readline()
+    assert line.endswith("until Ctrl-C\n"), line
+    assert [it["kind"] for it in listed(cluster)] == ["disk-slow"]
+    os.kill(author.pid, signal.SIGKILL)
+    author.wait(30)
+    author.stdout.close()
+    wait_for("it has ended", lambda: not listed(cluster))
+    found = next(it for it in read_faults(cluster.data_dir) if line.startswith(it.id))
+    assert (found.ended_how, str(found.ended_by)) == ("its time was over", "node 2 (node)")
+
+
+def test_a_client_is_refused_so_many_times_by_the_calls_of_a_test(cluster: Cluster, topic: str) -> None:
+    cluster.create_topic(topic, replication=2)
+    faults = ProcessFaults(cluster.data_dir)
+    with faults.fail_api("Produce", error="TOPIC_AUTHORIZATION_FAILED", count=1, nodes=[cluster.leader(topic)]):
+        assert cluster.produce(topic, ["refused"])
+        assert not cluster.produce(topic, ["taken"])
+    assert listed(cluster) == []
+    written = [it for it in read_faults(cluster.data_dir) if it.kind == "api-error"]
+    assert (written[-1].by.door, written[-1].ended_how) == ("testing", "it was used up")
+    with faults.refuse(2, "clients"), pytest.raises(ValueError, match="there is no node 9"):
+        faults.cut(9, 1)
+    with faults.delay(2, 3, 5), faults.delay(3, 2, 10):
+        assert {it["what"] for it in listed(cluster)} == {"2 amount 10000", "3 amount 10000"}
+    assert listed(cluster) == []
+
+
+def test_a_restart_leaves_no_half_of_a_cut_behind(cluster: Cluster) -> None:
+    assert fault(cluster, "cut", "2", "3", "--for", "10m").exit_code == 0
+    cluster.kill(2)
+    assert [it["node"] for it in listed(cluster)] == [3]
+    cluster.restart(2)
+    assert listed(cluster) == []
+    assert not [it for it in read_faults(cluster.data_dir) if it.active]
+
+
+def test_what_cannot_be_done_is_said_in_one_line(cluster: Cluster) -> None:
+    for arguments, why in (
+        (("cut", "2", "2", "--for", "1s"), "no link to itself"),
+        (("cut", "1", "clients", "--for", "1s"), "not a broker"),
+        (("slow", "2", "3", "1us", "--for", "1s"), "allowed is 1000"),
+        (("api", "Prodce", "--error", "6", "--for", "1s"), "allowed are"),
+        (("disk", "2", "full", "--dir", "/nowhere", "--for", "1s"), "allowed are"),
+        (("cut", "2", "3", "--for", "11m"), "allowed is 1ms to 10m"),
+        (("cut", "2", "3", "--for", "5"), "allowed is a number and a unit"),
+    ):
+        done = fault(cluster, *arguments)
+        assert done.exit_code in (1, 2) and why in done.stderr, done.stderr
+        assert "Traceback" not in done.stderr
+    assert listed(cluster) == []
+
+
+def test_nodes_that_do_not_allow_faults_refuse_them(shared_cluster: Cluster) -> None:
+    done = fault(shared_cluster, "cut", "4", "1", "--for", "1s")
+    assert done.exit_code == 1
+    assert "kraftlite.faults.enable is false (kraftlite up --faults sets it)" in done.stderr
+    refused = read_faults(shared_cluster.data_dir)[-1]
+    assert (refused.kind, refused.seen_ms) == ("cut", None) and "does not take faults" in str(refused.failed)

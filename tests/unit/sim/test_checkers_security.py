@@ -1,0 +1,252 @@
+"""The checkers of rights and quotas fail when they must; the door for bytes is the production one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+from kraftlite.log.batch import Record, build_batch
+from kraftlite.metadata import records as r
+from kraftlite.model.acls import CLUSTER_NAME, Operation, PatternType, Permission, ResourceType
+from kraftlite.model.ids import Endpoint, NodeId
+from kraftlite.model.messages.security import QuotaEntityPart
+from kraftlite.model.principal import USER, Principal
+from kraftlite.model.topic_partition import TopicPartition
+from kraftlite.protocol.record_requests import encode_produce
+from kraftlite.security.authorizer import Decision, Reason
+from kraftlite.sim.checkers.base import CheckerFactory
+from kraftlite.sim.checkers.catalog_security import SECURITY
+from kraftlite.sim.checkers.facts import MetadataWatch
+from kraftlite.sim.checkers.i90_rights import RightsDecided, RightsInForce, Rules
+from kraftlite.sim.checkers.i92_quotas import Limit, QuotasKept, limit_of
+from kraftlite.sim.checkers.model import MetadataState
+from kraftlite.sim.services.doors import DOOR, DoorAnswer, DoorAsk, error_codes
+from kraftlite.sim.workloads.security_settings import ADMIN, vary
+from kraftlite.simhost.network import Exchange
+from tests.harness.violations import Cases, assert_found
+from tests.harness.watched_cluster import SMALL, WatchedCluster
+
+CASES: Cases[WatchedCluster] = Cases()
+ALICE = Principal(USER, "alice")
+CLOSED = vary(SMALL, seed=1)
+SHAPE = replace(CLOSED, config={**CLOSED.config, "allow.everyone.if.no.acl.found": "false"})
+TOPIC = "other"
+
+
+def produce(token: str = "alice-1", principal: Principal = ALICE, size: int = 0) -> DoorAsk:
+    batch = bytes(build_batch([Record(None, token.encode().ljust(size, b"."))], timestamp_ms=1))
+    body = b"".join(encode_produce({TopicPartition(TOPIC, 0): batch}, acks=1, timeout_ms=1_000))
+    return DoorAsk(
+        connection=str(principal),
+        principal=principal,
+        host="10.0.0.1",
+        client_id="c-0",
+        kind="produce",
+        name=TOPIC,
+        token=token,
+        api_key=0,
+        version=9,
+        body=body,
+    )
+
+
+def entry(number: int = 1, permission: Permission = Permission.ALLOW, **fields: Any) -> r.AccessControlEntryRecord:
+    about: dict[str, Any] = {
+        "id": UUID(int=number),
+        "resource_type": ResourceType.TOPIC,
+        "resource_name": TOPIC,
+        "pattern_type": PatternType.LITERAL,
+        "principal": "User:alice",
+        "host": "*",
+        "operation": Operation.WRITE,
+        "permission_type": permission,
+    }
+    return r.AccessControlEntryRecord(**{**about, **fields})
+
+
+def knock(cluster: WatchedCluster, ask: DoorAsk) -> DoorAnswer:
+    answer = cluster.do(cluster.client.call(Endpoint("n4", 9092), DOOR, ask, 5_000))
+    assert isinstance(answer, DoorAnswer)
+    return answer
+
+
+def authorizer(cluster: WatchedCluster) -> Any:
+    node = cluster.node(4).node
+    assert node is not None and node.gate is not None
+    return node.gate.authorizer
+
+
+def settled(cluster: WatchedCluster, *records: Any) -> int:
+    """Commit records, and let broker 4 have them; returns the offset of its image."""
+    cluster.write(*records)
+    end = cluster.core(cluster.leader_id()).log_end_offset
+
+    def offset() -> int:
+        node = cluster.node(4).node
+        assert node is not None
+        return node.loader.image.offset
+
+    cluster.until(lambda: offset() >= end - 1)
+    return offset()
+
+
+def served(cluster: WatchedCluster, ask: DoorAsk, **fields: Any) -> None:
+    """A checker is told that broker 4 has answered this."""
+    offset = settled(cluster)
+    about: dict[str, Any] = {"response": b"", "closed": "", "first": offset, "last": offset, "taken_ms": 0, "muted_ms": 0}
+    exchange: Any = Exchange(NodeId(1_000), NodeId(4), DOOR, ask, cluster.loop.create_future())
+    cluster.checkers[0].on_served(exchange, DoorAnswer(**{**about, **fields}))
+
+
+@CASES.breaks(RightsDecided, "and entries too many: .*, missing: .*alice")
+def an_entry_that_the_authorizer_has_not(cluster: WatchedCluster) -> None:
+    settled(cluster, entry())
+    authorizer(cluster).update({UUID(int=1): None})
+    cluster.at_end()
+
+
+@CASES.breaks(RightsDecided, "the entries say that it is denied")
+def a_decision_that_no_entry_makes(cluster: WatchedCluster) -> None:
+    cluster.create_topic(TOPIC, 1)
+    settled(cluster)
+    question = (USER, "alice", "10.0.0.1", Operation.WRITE, ResourceType.TOPIC, TOPIC)
+    authorizer(cluster)._decided[question] = Decision(True, Reason.DEFAULT_ALLOW)
+    knock(cluster, produce())
+
+
+@CASES.breaks(RightsDecided, "the entries say that it is allowed")
+def a_refusal_that_no_entry_makes(cluster: WatchedCluster) -> None:
+    cluster.create_topic(TOPIC, 1)
+    settled(cluster, entry())
+    question = (USER, "alice", "10.0.0.1", Operation.WRITE, ResourceType.TOPIC, TOPIC)
+    authorizer(cluster)._decided[question] = Decision(False, Reason.DEFAULT_DENY)
+    knock(cluster, produce())
+
+
+@CASES.breaks(RightsDecided, "a super user needs no entries")
+def a_super_user_waits_for_entries(cluster: WatchedCluster) -> None:
+    authorizer(cluster).is_loaded, authorizer(cluster)._supers = False, frozenset()
+    knock(cluster, produce("granter-1", ADMIN))
+
+
+@CASES.breaks(RightsDecided, "has no entries yet, though all is well")
+def entries_that_are_never_loaded(cluster: WatchedCluster) -> None:
+    authorizer(cluster).is_loaded = False
+    cluster.at_end()
+
+
+@CASES.breaks(RightsDecided, "is in offset .* of the metadata log, and was denied: node 4 answers produce")
+def a_denied_request_has_an_effect(cluster: WatchedCluster) -> None:
+    cluster.create_topic(TOPIC, 1)
+    answer = knock(cluster, produce())
+    assert "TOPIC_AUTHORIZATION_FAILED" in error_codes(produce(), answer)
+    cluster.write(entry(resource_name="alice-1"))
+
+
+@CASES.breaks(RightsDecided, "alice-2 is in other-0 of node .*, and was denied")
+def a_denied_record_is_in_a_log(cluster: WatchedCluster) -> None:
+    cluster.create_topic(TOPIC, 2)
+    settled(cluster, entry())
+    knock(cluster, produce("alice-2"))
+    (checker,) = [it for it in cluster.checkers if isinstance(it, RightsDecided)]
+    checker._denied["alice-2"] = "here"
+    checker._allowed.clear()
+    cluster.at_end()
+
+
+@CASES.breaks(RightsInForce, "by offset 1, and has known for .* ms that offset .* is committed")
+def a_right_outlives_its_end(cluster: WatchedCluster) -> None:
+    settled(cluster, entry())
+    cluster.go(5_000)
+    served(cluster, produce(), first=1, last=1)
+
+
+QUOTA = r.ClientQuotaRecord(entity=(QuotaEntityPart(type="user", name="alice"),), key="producer_byte_rate", value="100.0")
+
+
+@CASES.breaks(QuotasKept, r"throttled for 50 ms, and none of \[.*bound=100.0.*\] is used up")
+def a_client_is_throttled_that_is_not_over_its_quota(cluster: WatchedCluster) -> None:
+    settled(cluster, QUOTA)
+    served(cluster, produce(), muted_ms=50)
+
+
+@CASES.breaks(QuotasKept, r"bytes in 11000 ms, the quota of \('alice', ''\) is 100.0 a second")
+def a_client_goes_on_over_its_quota(cluster: WatchedCluster) -> None:
+    settled(cluster, QUOTA)
+    for number in range(40):
+        served(cluster, produce(size=1_000), taken_ms=1_000 * number)
+
+
+@pytest.mark.parametrize(("checker", "violate", "words"), CASES, ids=CASES.ids)
+def test_a_violation_of_rights_and_quotas_is_found(
+    checker: CheckerFactory, violate: Callable[[WatchedCluster], Any], words: str
+) -> None:
+    cluster = WatchedCluster(MetadataWatch, checker, shape=SHAPE)
+    try:
+        assert_found(cluster.start(), checker, violate, words)
+    finally:
+        cluster.close()
+
+
+def test_every_checker_of_rights_and_quotas_can_fail() -> None:
+    assert {checker for checker, _, _ in CASES} == {*SECURITY} - {MetadataWatch}
+
+
+@pytest.fixture
+def cluster() -> Iterator[WatchedCluster]:
+    found = WatchedCluster(*SECURITY, shape=SHAPE)
+    try:
+        yield found.start()
+    finally:
+        found.close()
+
+
+def test_the_door_decides_charges_and_mutes_as_a_listener(cluster: WatchedCluster) -> None:
+    cluster.create_topic(TOPIC, 2)
+    settled(cluster, entry(), QUOTA)
+    codes = [error_codes(it, knock(cluster, it)) for it in (produce(), produce("bob-1", Principal(USER, "bob")))]
+    assert codes[1] == ["TOPIC_AUTHORIZATION_FAILED"] and codes[0][0] in ("NONE", "NOT_LEADER_OR_FOLLOWER")
+    before = knock(cluster, produce(size=5_000))
+    assert before.muted_ms > 1_000, "5,000 bytes are beyond eleven seconds of 100"
+    after = knock(cluster, replace(produce(), connection="another"))
+    assert after.taken_ms - before.taken_ms < 1_000 and after.muted_ms > 0, "the quota is shared, the mute is a connection's own"
+    again = cluster.client.call(Endpoint("n4", 9092), DOOR, produce(), 600_000)
+    found = cluster.do(again)
+    assert found.taken_ms - before.taken_ms >= before.muted_ms
+    settled(cluster, entry(2, Permission.DENY, resource_name="oth", pattern_type=PatternType.PREFIXED, principal="User:*"))
+    assert error_codes(produce(), knock(cluster, replace(produce(), connection="a third"))) == ["TOPIC_AUTHORIZATION_FAILED"]
+    cluster.at_end()
+
+
+def test_the_rules_are_those_of_the_specification() -> None:
+    rules = Rules({"super.users": "User:admin; User:root", "allow.everyone.if.no.acl.found": "true"})
+
+    def allows(
+        *entries: r.AccessControlEntryRecord, who: str = "alice", host: str = "h", operation: Operation = Operation.WRITE
+    ) -> bool:
+        return rules.allows(entries, Principal(USER, who), host, operation, ResourceType.TOPIC, TOPIC)
+
+    deny = entry(2, Permission.DENY, principal="User:*", resource_name="o", pattern_type=PatternType.PREFIXED)
+    assert allows() and allows(entry()) and not allows(entry(), deny) and allows(deny, who="root")
+    assert not allows(entry(), who="bob"), "an entry about somebody else covers it, too"
+    assert not allows(entry(host="x")) and allows(entry(host="::1"), host="0:0::1")
+    assert allows(entry(operation=Operation.ALL)) and allows(entry(), operation=Operation.DESCRIBE)
+    assert allows(entry(resource_name=CLUSTER_NAME)), "which covers another resource"
+
+
+def test_the_most_specific_quota_counts() -> None:
+    state = MetadataState()
+    assert limit_of(state, "alice", "c-0") is None
+    for entity, scope in (
+        ((("client-id", None),), ("", "c-0")),
+        ((("user", None),), ("alice", "")),
+        ((("user", "alice"),), ("alice", "")),
+        ((("user", "alice"), ("client-id", "c-0")), ("alice", "c-0")),
+    ):
+        parts = tuple(QuotaEntityPart(type=kind, name=name) for kind, name in entity)
+        state = replace(state, quotas={**state.quotas, parts: {"producer_byte_rate": "7"}})
+        assert limit_of(state, "alice", "c-0") == Limit(scope, 7.0)

@@ -1,0 +1,97 @@
+"""A recording in a real browser: one file, opened without a server, rewound and played."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kraftlite.ui.export import html_of
+from tests.harness.browser import chromium, page_at
+from tests.harness.local import wait_for
+from tests.harness.recordings import hostile, split
+
+
+@pytest.fixture(scope="module")
+def browser(file: Path) -> Iterator[Any]:
+    """Started behind the run of the file: both have a loop of this thread."""
+    with chromium() as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("html") / "page.html"
+    path.write_text(html_of(split()[1]))
+    return path
+
+
+_SEEK = """ms => { const it = document.getElementById("scrubber"); it.value = ms; it.dispatchEvent(new Event("input")); }"""
+
+
+def seconds(page: Any) -> float:
+    """The moment that is shown."""
+    return float(page.locator(".moment").inner_text().removesuffix(" s"))
+
+
+def test_a_seed_is_rewound_in_the_browser(browser: Any, file: Path) -> None:
+    complaints: list[str] = []
+    page = page_at(browser, file.as_uri(), complaints)
+    page.evaluate(_SEEK, 6800)
+    page.wait_for_selector(".headlines :text('1 and 2 each say that they lead the quorum')")
+    assert page.locator(".star").all_inner_texts() == ["★ active", "★ active"]
+    page.keyboard.press("q")
+    page.wait_for_selector(".view.quorum tbody tr")
+    rows = [row.split("\t") for row in page.locator(".view.quorum tbody tr").all_inner_texts()]
+    assert [row[2:4] for row in rows[:3]] == [["★ active", "1"], ["★ active", "2"], ["follower", "2"]]
+    page.evaluate(_SEEK, 7400)
+    page.wait_for_selector(".headlines :text('everybody')")
+    page.keyboard.press("t")
+    page.wait_for_selector("svg.chart title", state="attached")
+    titles = page.locator("svg.chart title").all_text_contents()
+    spans = [re.search(r"active, epoch \d, ([\d.]+) s – (?:([\d.]+) s|now)", it) for it in titles if it.startswith("quorum")]
+    assert spans[0] and spans[1] and round(float(spans[0][2]) - float(spans[1][1]), 3) == 0.999
+    page.keyboard.press("Home")
+    page.wait_for_selector(".moment:text-is('0.000 s')")
+    page.keyboard.press("ArrowRight")
+    page.wait_for_selector(".moment:not(:text-is('0.000 s'))")
+    page.keyboard.press("]")
+    page.keyboard.press(" ")
+    wait_for("it plays", lambda: seconds(page) > 0.5)
+    page.keyboard.press("f")
+    page.keyboard.press("End")
+    page.wait_for_selector("li:has-text('all faults end')")
+    page.keyboard.press("o")
+    page.locator(".stories summary", has_text="1 → 2").click()
+    page.get_by_role("button", name="Go to step 1").first.click()
+    wait_for("the moment of the step", lambda: 4 < seconds(page) < 7)
+    assert complaints == []
+    page.context.close()
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [390, 1440])
+def test_every_view_of_a_recording_fits(browser: Any, file: Path, scheme: str, width: int) -> None:
+    complaints: list[str] = []
+    page = page_at(browser, file.as_uri(), complaints, viewport={"width": width, "height": 844}, color_scheme=scheme)
+    for view in ("overview", "partition", "timeline", "quorum", "faults"):
+        page.evaluate("view => { location.hash = view; }", view)
+        page.wait_for_selector(f".view.{view} h2")
+        assert page.evaluate("document.documentElement.scrollWidth <= document.documentElement.clientWidth"), view
+    assert page.get_by_role("button", name="Kill").count() == 0
+    assert complaints == []
+    page.context.close()
+
+
+def test_hostile_words_are_words(browser: Any, tmp_path: Path) -> None:
+    path = tmp_path / "hostile.html"
+    path.write_text(html_of(hostile()))
+    complaints: list[str] = []
+    page = page_at(browser, path.as_uri(), complaints)
+    page.keyboard.press("End")
+    assert page.locator("th a").inner_text() == "<img src=x onerror=alert(1)>-0" and page.locator("img").count() == 0
+    assert complaints == []
+    page.context.close()
