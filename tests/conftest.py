@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import gc
+from collections.abc import Iterator
+
 import pytest
 from hypothesis import HealthCheck, settings
 
 settings.register_profile("kraftlite", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 """For all tests: how long an example takes to draw and to run says more about the load of the machine than about the code."""
+settings.register_profile("long", parent=settings.get_profile("kraftlite"), max_examples=3000)
+"""`pytest --hypothesis-profile=long tests/unit tests/spec`: what one run in thirty would find."""
 settings.load_profile("kraftlite")
 
 pytest_plugins = ["pytester"]  # tests/testing_plugin and docs/PYTEST.md; pytest allows it nowhere else
@@ -22,3 +27,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 @pytest.fixture
 def rewrite(request: pytest.FixtureRequest) -> bool:
     return bool(request.config.getoption("--rewrite"))
+
+
+@pytest.fixture
+def uncollected() -> Iterator[None]:
+    """For tests that count CPU time: a node collects garbage by its own rules (`host/memory`), and looks at nothing that other
+    tests have left."""
+    gc.disable()
+    yield
+    gc.enable()

@@ -16,7 +16,7 @@ def read_perfetto(text: str) -> Steps:
     value = json.loads(text)
     assert set(value) == {"displayTimeUnit", "otherData", "traceEvents"} and value["displayTimeUnit"] == "ms"
     named: set[tuple[str, int, int]] = set()
-    slices: dict[tuple[int, int, float], dict[str, Any]] = {}
+    slices: dict[tuple[int, int, int], dict[str, Any]] = {}
     arrows: dict[int, list[dict[str, Any]]] = {}
     for event in value["traceEvents"]:
         assert type(event["pid"]) is int and type(event["tid"]) is int and event["pid"] > 0 and isinstance(event["name"], str)
@@ -24,10 +24,10 @@ def read_perfetto(text: str) -> Steps:
             named.add((event["name"], event["pid"], event["tid"]))
             assert isinstance(event["args"]["name"], str)
             continue
-        assert 0 <= event["ts"] < 1 << 53
+        assert type(event["ts"]) is int and 0 <= event["ts"] < 1 << 53
         place = event["pid"], event["tid"], event["ts"]
         if event["ph"] == "X":
-            assert place not in slices and 0 < event["dur"] <= 1000
+            assert place not in slices and type(event["dur"]) is int and 0 < event["dur"] <= 1000
             slices[place] = event
         else:
             assert event["ph"] == ("f" if event["id"] in arrows else "s") and (event["ph"] == "s" or event["bp"] == "e")
@@ -38,9 +38,9 @@ def read_perfetto(text: str) -> Steps:
         cause, effect = (slices[it["pid"], it["tid"], it["ts"]] for it in (begin, end))
         assert cause["tid"] == effect["tid"] and cause["ts"] < effect["ts"]
         causes[effect["tid"], effect["args"]["step"]] = cause["args"]["step"]
-    ends: dict[tuple[int, int], float] = {}
+    ends: dict[tuple[int, int], int] = {}
     for (pid, tid, ts), event in sorted(slices.items()):
-        assert ts >= ends.get((pid, tid), 0) - 0.002
+        assert ts >= ends.get((pid, tid), 0)
         ends[pid, tid] = ts + event["dur"]
     found = [(it["tid"], it["args"]["step"]) for it in slices.values()]
     assert all(it["args"].get("because") == causes.get((it["tid"], it["args"]["step"])) for it in slices.values())

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import gc
 import random
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any, Final
 from uuid import UUID
@@ -39,14 +38,6 @@ MANY: Final = 3 * AT_ONCE + 1
 LONGEST_MS: Final = 100
 TP: Final = TopicPartition("t", 0)
 ID: Final = UUID(int=7)
-
-
-@pytest.fixture
-def _uncollected() -> Iterator[None]:
-    """A node collects garbage by its own rules (`host/memory`)."""
-    gc.disable()
-    yield
-    gc.enable()
 
 
 def committed(group_id: str, commit_ms: int = 1) -> CoordinatorRecord:
@@ -195,7 +186,7 @@ def test_cp_70_sessions_that_end_together_end_piece_by_piece() -> None:
     assert members() == 0
 
 
-@pytest.mark.usefixtures("_uncollected")
+@pytest.mark.usefixtures("uncollected")
 def test_cp_70_nothing_about_fifty_thousand_groups_holds_the_loop() -> None:
     """Loading, listing, looking for what is too old, a deleted topic, a changed one, the end of sessions, and handing over."""
     w = GroupWorld(retention_check_interval_ms=1000)

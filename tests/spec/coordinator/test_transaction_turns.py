@@ -4,9 +4,8 @@ Source: TX-30, TX-61, TX-68."""
 from __future__ import annotations
 
 import asyncio
-import gc
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from itertools import chain
 from typing import Any, Final
@@ -30,14 +29,6 @@ S = TransactionState
 E = ErrorCode
 LONGEST_MS: Final = 100
 MANY: Final = 3 * AT_ONCE + 1
-
-
-@pytest.fixture
-def _uncollected() -> Iterator[None]:
-    """A node collects garbage by its own rules (`host/memory`)."""
-    gc.disable()
-    yield
-    gc.enable()
 
 
 def state(found: TransactionState, **fields: Any) -> Transaction:
@@ -141,7 +132,7 @@ def broker_with(found: Transaction, count: int, **config: str) -> Coordinating:
     return c
 
 
-@pytest.mark.usefixtures("_uncollected")
+@pytest.mark.usefixtures("uncollected")
 async def test_tx_68_no_turn_is_long_while_many_ids_are_loaded_listed_and_let_go() -> None:
     count = 100_000
     c = broker_with(state(S.EMPTY), count)
@@ -162,7 +153,7 @@ async def test_tx_68_no_turn_is_long_while_many_ids_are_loaded_listed_and_let_go
     await c.close()
 
 
-@pytest.mark.usefixtures("_uncollected")
+@pytest.mark.usefixtures("uncollected")
 @pytest.mark.parametrize(
     ("found", "config"),
     [

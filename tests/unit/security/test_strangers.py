@@ -126,6 +126,7 @@ HUGE = MAX_MESSAGE_BYTES - 200
     ids=range(15),
 )
 @pytest.mark.parametrize("make", SERVERS)
+@pytest.mark.usefixtures("uncollected")
 def test_no_message_holds_the_loop(make: Callable[[], ServerExchange], message: bytes) -> None:
     before = time.thread_time()
     assert not answered(make(), message)

@@ -94,6 +94,7 @@ def test_tasks_of_a_paused_process_wait_and_those_of_others_do_not(loop: RealTim
     assert steps == {1: 1000, 2: 1000}
 
 
+@pytest.mark.usefixtures("uncollected")
 def test_sockets_of_a_paused_process_are_read_after_it_and_do_not_keep_the_loop_busy(loop: RealTimeLoop) -> None:
     ours, theirs = socket.socketpair()
     seen: list[bytes] = []
