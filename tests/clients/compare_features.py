@@ -1,7 +1,7 @@
 """The same changes of feature levels to an Apache Kafka and to kraftlite: `python -m tests.clients.compare_features [RELEASE …]`.
 
-Each release is a cluster of one node on both sides, formatted for it. Every update goes to both, first only checked and then done:
-upgrades, safe and unsafe downgrades, to each level, and requests of several features. Errors with their texts, and the levels
+Each release is a cluster of one node on both sides, formatted for it. Every update goes to both, first only checked, then
+done: upgrades, safe and unsafe downgrades, to each level, and of several features. Errors with their texts, and the levels
 afterwards, must be the same. Ends with 1 when something differs.
 """
 
@@ -50,7 +50,13 @@ def updates() -> Iterator[list[Update]]:
     for level in (-1, 0, 6, *METADATA_VERSIONS, 31, 99):
         for kind in (UPGRADE, SAFE, UNSAFE):
             yield [(MV, level, kind)]
-    for name, levels in ((ELR, range(-1, 3)), (GROUP, range(-1, 3)), (TXN, range(-1, 4)), (KRAFT, range(-1, 3)), ("nope", (0, 1))):
+    for name, levels in (
+        (ELR, range(-1, 3)),
+        (GROUP, range(-1, 3)),
+        (TXN, range(-1, 4)),
+        (KRAFT, range(-1, 3)),
+        ("nope", (0, 1)),
+    ):
         for level in levels:
             for kind in (UPGRADE, SAFE, UNSAFE):
                 yield [(name, level, kind)]
