@@ -57,6 +57,7 @@ class Injector:
         self.ambushes: dict[tuple[str, AnyMethod], list[Callable[[NodeId, NodeId], None]]] = {}
         """The faults that wait for a moment in the life of a call, in the order in which they strike."""
         self.over = False
+        cluster.inflict = lambda plan: None if self.over else self._begin(plan)
 
     def check(self, faults: Sequence[FaultPlan]) -> None:
         """Raises UnknownNode for a fault that names a node which is not of this cluster."""
