@@ -14,7 +14,7 @@ KINDS: Final = ("dir-error", "dir-full", "dir-read-only")
 METADATA: Final = "/meta"
 _BOUND: Final = "replica.alter.log.dirs.io.max.bytes.per.second"
 BOUNDS: Final[tuple[dict[str, str], ...]] = ({}, {}, {_BOUND: "20000"}, {_BOUND: "1000000"})
-"""What a broker may copy between its directories, one of which a seed takes."""
+"""Bounds of what a broker copies between its directories, one of which a seed takes."""
 
 
 def several(shape: Shape, seed: int) -> Shape:
