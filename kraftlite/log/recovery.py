@@ -24,7 +24,9 @@ from kraftlite.log.producer_reload import reload_producers
 from kraftlite.log.producers import ProducerState
 from kraftlite.log.promises import LogDamaged, Promise, base_of, bases_of, check_names
 from kraftlite.log.segment import (
+    INDEX_SUFFIX,
     SEGMENT_SUFFIXES,
+    TXN_INDEX_SUFFIX,
     Segment,
     segment_path,
 )
@@ -256,6 +258,8 @@ class Loader:
             segment = segments[index]
             try:
                 segment.txn_index.load(self.disk)
+                if self._lost_aborted(segment):
+                    return index, f"{segment.path} has transactions, and all of its indexes are gone"
                 last = segment.check_tail(crc=index + 1 == len(segments))
             except (ApiError, CorruptIndex) as error:
                 return index, str(error)
@@ -271,6 +275,13 @@ class Loader:
             elif end > recovery_point and ends_there:
                 return index, f"{segment.path} ends at offset {end}, though the log was closed at {recovery_point}"
         return None
+
+    def _lost_aborted(self, segment: Segment) -> bool:
+        """Return whether the transaction index went with the others. That of a segment without aborted transactions has no file,
+        so it is not missed by itself; but who removes indexes, because they are made again, removes all of them (LG-28).
+        """
+        present = (self.disk.stat(segment_path(self.directory, segment.base_offset, s)) for s in (INDEX_SUFFIX, TXN_INDEX_SUFFIX))
+        return segment.size > 0 and not any(present) and any(h.is_control and h.is_transactional for _, h in segment.headers())
 
     def _may_miss(self, offset: int) -> bool:
         """Return whether there may be a gap right before `offset`."""
