@@ -37,8 +37,8 @@ _KEPT: Final = "\n\t"
 
 
 LINES_PER_SECOND: Final = 100
-"""Of one kind of event, where the trace file has them all: nobody reads 50,000 lines of a failover one by one, and to write
-them was a third of what a changed replica costs. Source: docs/PERFORMANCE.md, "Many partitions"."""
+"""Lines of one kind of event, where the trace file has them all: nobody reads 50,000 lines of a failover one by one, and to
+write them was a fifth of what a changed replica costs. Source: docs/PERFORMANCE.md, "Many partitions"."""
 
 
 class LogSink:
