@@ -15,6 +15,8 @@ from kraftlite.local import process
 from kraftlite.model.ids import is_reserved_uuid, uuid_from_str
 
 STATE_NAME = "cluster.json"
+STARTING_NAME = ".starting"
+"""There while a cluster starts for the first time."""
 PAGE_NAME, PAGE_LOG = "ui.json", "ui.log"
 """The process of the page beside the cluster (`kraftlite up --ui`), and what it says when something is wrong."""
 DATA_DIR_VARIABLE = "KRAFTLITE_DATA_DIR"

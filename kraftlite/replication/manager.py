@@ -94,7 +94,7 @@ class ReplicaManager:
         self._logs = logs
         self._on_hosted = on_hosted
         self._clock = ports.clock
-        self._table = table = PartitionTable(config.inter_broker_listener_name)
+        self._table = table = PartitionTable(config.broker_id, config.inter_broker_listener_name)
         self._deadlines = Deadlines(ports.clock, ports.tuning.deadline_granularity_ms)
         self._alter = AlterPartitionDriver(
             config, ports.clock, controller, AlterPartitionCore(config, ports.tuning), broker_epoch

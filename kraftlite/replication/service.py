@@ -61,7 +61,7 @@ class ReplicaService:
         self._server.take(session, request, now_ms)
         # The answer to the first request of a session says its id, which the follower needs for the next one.
         waits = request.max_wait_ms > 0 and request.session_epoch != 0
-        results, records, urgent = self._server.collect(session, request, final=request.max_wait_ms <= 0)
+        results, records, urgent = self._server.collect(session, request, now_ms, final=request.max_wait_ms <= 0)
         if waits and not urgent and _size(records) < request.min_bytes:
             held = {(it.topic_id, it.partition): it for it in results if not it.records_length}
             results, records = await self._wait(session, request, held, now_ms + request.max_wait_ms)
@@ -91,8 +91,9 @@ class ReplicaService:
                     session.waiter = None
             if session.next_epoch != epoch:
                 return list(held.values()), []  # superseded: what there is goes into the answer to the next request
-            final = self._clock.now_ms() >= deadline_ms
-            results, records, urgent = self._server.collect(session, request, final=final)
+            now_ms = self._clock.now_ms()
+            final = now_ms >= deadline_ms
+            results, records, urgent = self._server.collect(session, request, now_ms, final=final)
             if final or urgent or _size(records) >= request.min_bytes:
                 for result in results:
                     held.pop((result.topic_id, result.partition), None)

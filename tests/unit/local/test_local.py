@@ -22,6 +22,7 @@ from kraftlite.local import process
 from kraftlite.local.layout import plan, with_metrics_ports, write_files
 from kraftlite.local.ports import reserve
 from kraftlite.local.state import STATE_NAME, LocalCluster, LocalError, default_data_dir, load, save, update_node
+from kraftlite.log.checkpoints import PARTITION_METADATA
 
 
 @pytest.fixture(autouse=True)
@@ -195,8 +196,28 @@ def test_down_wipes_what_up_wrote_and_nothing_else(cluster: LocalCluster) -> Non
     data_dir = Path(cluster.data_dir)
     write_files(cluster, {})
     (data_dir / "mine.txt").touch()
+    for name, file in (("idle-0", PARTITION_METADATA), ("written-0", "00000000000000000000.log"), ("bare-0", None)):
+        partition = Path(cluster.node(4).directory) / "kafka-logs" / name
+        partition.mkdir(parents=True)
+        for inside in (PARTITION_METADATA, file) if file else ():
+            (partition / inside).touch()
     local.down(data_dir, wipe=True)
     assert [path.name for path in data_dir.iterdir()] == ["mine.txt"]
+
+
+def test_the_nodes_of_a_cluster_that_is_wiped_are_killed_and_not_asked(cluster: LocalCluster) -> None:
+    data_dir = Path(cluster.data_dir)
+    write_files(cluster, {})
+    deaf = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print('deaf', flush=True); time.sleep(600)"
+    with subprocess.Popen([sys.executable, "-c", deaf], stdout=subprocess.PIPE) as child:
+        try:
+            assert child.stdout is not None and child.stdout.readline() == b"deaf\n"
+            update_node(data_dir, 4, pid=child.pid, mark=process.start_mark(child.pid))
+            assert local.down(data_dir, wipe=True) == []
+            assert child.wait(60) == -signal.SIGKILL
+        finally:
+            child.kill()
+    assert not data_dir.exists()
 
 
 def test_an_existing_cluster_is_not_reshaped(cluster: LocalCluster) -> None:
