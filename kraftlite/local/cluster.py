@@ -25,6 +25,7 @@ from kraftlite.local.state import (
     PAGE_LOG,
     PAGE_NAME,
     STATE_NAME,
+    TARGETS_NAME,
     LocalCluster,
     LocalError,
     LocalNode,
@@ -480,7 +481,8 @@ def _remove_files(data_dir: Path, cluster: LocalCluster) -> None:
         shutil.rmtree(node.directory, ignore_errors=True)
     if cluster.secure:
         shutil.rmtree(secure_dir(data_dir), ignore_errors=True)
-    for name in (STATE_NAME, LEDGER_NAME, f"{LEDGER_NAME}.1", PAGE_NAME, PAGE_LOG, ".cluster.lock", ".up.lock", _STARTING):
+    own = (STATE_NAME, TARGETS_NAME, LEDGER_NAME, f"{LEDGER_NAME}.1", PAGE_NAME, PAGE_LOG)
+    for name in (*own, ".cluster.lock", ".up.lock", _STARTING):
         (data_dir / name).unlink(missing_ok=True)
     with contextlib.suppress(OSError):
         data_dir.rmdir()
