@@ -22,10 +22,8 @@ from kraftlite.local.layout import plan, with_metrics_ports, write_files
 from kraftlite.local.ledger import LEDGER_NAME, PYTHON, Ledger, author
 from kraftlite.local.secure import create, first_credentials, formatted, secure_dir
 from kraftlite.local.state import (
-    PAGE_LOG,
-    PAGE_NAME,
+    OWN_FILES,
     STATE_NAME,
-    TARGETS_NAME,
     LocalCluster,
     LocalError,
     LocalNode,
@@ -481,8 +479,7 @@ def _remove_files(data_dir: Path, cluster: LocalCluster) -> None:
         shutil.rmtree(node.directory, ignore_errors=True)
     if cluster.secure:
         shutil.rmtree(secure_dir(data_dir), ignore_errors=True)
-    own = (STATE_NAME, TARGETS_NAME, LEDGER_NAME, f"{LEDGER_NAME}.1", PAGE_NAME, PAGE_LOG)
-    for name in (*own, ".cluster.lock", ".up.lock", _STARTING):
+    for name in (*OWN_FILES, LEDGER_NAME, f"{LEDGER_NAME}.1", ".cluster.lock", ".up.lock", _STARTING):
         (data_dir / name).unlink(missing_ok=True)
     with contextlib.suppress(OSError):
         data_dir.rmdir()

@@ -19,6 +19,7 @@ PAGE_NAME, PAGE_LOG = "ui.json", "ui.log"
 """The process of the page beside the cluster (`kraftlite up --ui`), and what it says when something is wrong."""
 TARGETS_NAME = "prometheus-targets.json"
 """The metrics pages of the nodes, as `file_sd_configs` of Prometheus reads them; there while the nodes have pages."""
+OWN_FILES = (STATE_NAME, TARGETS_NAME, PAGE_NAME, PAGE_LOG)
 DATA_DIR_VARIABLE = "KRAFTLITE_DATA_DIR"
 
 

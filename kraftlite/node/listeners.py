@@ -292,7 +292,7 @@ class NodeListeners:
         )
 
     def measure_requests(self) -> RequestTimes:
-        """Measure the requests of clients from now on, at all listeners. It costs every request about two microseconds."""
+        """Measure the requests of clients from now on, at all listeners. It costs each some two microseconds."""
         from kraftlite.wire.request_times import RequestTimes
 
         if self._times is None:

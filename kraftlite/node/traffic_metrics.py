@@ -30,7 +30,7 @@ _US_PER_MS: Final = 1_000
 MOST_SOFTWARE: Final = 50
 """Names and versions of clients' software that have a series of their own; the rest is told as `others`."""
 MOST_CHARS: Final = 64
-"""Of each of these texts, which clients choose."""
+"""The part of each of these texts that is shown: clients choose them."""
 _IO: Final = Path("/proc/self/io")
 _DISK: Final = re.compile(r"^(read|write)_bytes: (\d+)$", re.MULTILINE)
 _STATES: Final = ("Stable", "Empty", "Dead", "PreparingRebalance", "CompletingRebalance")
@@ -68,6 +68,7 @@ def register_traffic(metrics: Metrics, node: Node) -> None:
 
 def _register_requests(metrics: Metrics, node: Node) -> None:
     times = node.listeners.measure_requests()
+    metrics.before(times.fold)
     fetched = None if node.broker is None else node.broker.replicas.fetch_times
 
     def counts() -> Iterator[tuple[Texts, float]]:

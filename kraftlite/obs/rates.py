@@ -1,4 +1,4 @@
-"""How fast counts rise, for series that Kafka tells as rates."""
+"""Rates of counts, for series that Kafka tells so."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ _MOST_LOOKS: Final = 128
 
 
 class Rate:
-    """By how much a count has risen a second, since the first look within the last 30 seconds, or since the last look where that
-    is longer ago."""
+    """The rise of a count in a second, since the first look within the last 30 seconds, or since the last look where that is
+    longer ago."""
 
     def __init__(self, now_ms: Callable[[], int]) -> None:
         self._now_ms = now_ms

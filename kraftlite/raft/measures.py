@@ -1,4 +1,4 @@
-"""What one node's part in the quorum costs: elections, commits, records. Read after each step of the core; decides nothing.
+"""Measures of one node's part in the quorum: elections, commits, records. Read after each step of the core; decides nothing.
 
 Source: Kafka's KafkaRaftMetrics, KIP-595.
 """
@@ -26,7 +26,7 @@ class RaftMeasures:
         self.appended = self.fetched = 0
         """Records that this node has appended as the leader, and taken over from one, since it started."""
         self.requests = self.responses = 0
-        """Of those that this node sends to others of the quorum: how many, and how many were answered."""
+        """Those that this node has sent to others of the quorum, and those of them that were answered."""
         self._leo = 0
         self._uncommitted: deque[tuple[int, int]] = deque(maxlen=_MOST_UNCOMMITTED)
         self._stood_at_us: int | None = None

@@ -30,7 +30,7 @@ from kraftlite.runtime.ports import Handlers, Ports, route
 
 @dataclass(slots=True)
 class FetchTimes:
-    """Where the time of followers' fetches goes: the loop's work, the wait for data, and both."""
+    """The times of followers' fetches: the loop's work, the wait for data, and both."""
 
     local: DurationSummary = field(default_factory=DurationSummary)
     remote: DurationSummary = field(default_factory=DurationSummary)

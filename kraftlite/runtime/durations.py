@@ -28,6 +28,14 @@ class DurationSummary:
         self.total_us += took_us
         self.max_us = max(self.max_us, took_us)
 
+    def note_all(self, took_us: Sequence[int]) -> None:
+        """Note several, which is cheaper than one by one."""
+        if took_us:
+            self.recent = [*self.recent, *took_us][-RECENT:]
+            self.count += len(took_us)
+            self.total_us += sum(took_us)
+            self.max_us = max(self.max_us, *took_us)
+
     def quantiles(self, wanted: Sequence[float]) -> list[int]:
         """The durations that these shares of the latest ones do not exceed; nothing when there are none."""
         found = sorted(self.recent)

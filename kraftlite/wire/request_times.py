@@ -1,4 +1,4 @@
-"""Where the time of clients' requests goes, for the metrics page of a node that has one.
+"""The times of clients' requests and of their parts, for the metrics page of a node that has one.
 
 Source: Kafka's RequestChannel and its MBeans `kafka.network:type=RequestMetrics`. What is a queue and a thread there is here:
 requests wait while their connection waits for its turn (`turns`), `local` is the loop's work until the request is answered or has
@@ -13,14 +13,20 @@ from dataclasses import dataclass, field
 from time import perf_counter_ns
 from typing import Final
 
-from kraftlite.runtime.durations import DurationSummary
+from kraftlite.runtime.durations import RECENT, DurationSummary
 
 _NS_PER_US: Final = 1_000
 
 
+_FOLD: Final = RECENT
+"""Requests that are kept as they came, and then are folded into sums."""
+Parts = tuple[int, int, int, int, int, int]
+"""Nanoseconds, in the order of `RequestKind.parts`."""
+
+
 @dataclass(slots=True)
 class RequestKind:
-    """The requests of one name. Durations in microseconds."""
+    """The requests of one name. Durations in microseconds; read them after `fold`."""
 
     requests: Counter[int] = field(default_factory=Counter)
     """By version."""
@@ -30,6 +36,22 @@ class RequestKind:
     response_queue: DurationSummary = field(default_factory=DurationSummary)
     response_send: DurationSummary = field(default_factory=DurationSummary)
     total: DurationSummary = field(default_factory=DurationSummary)
+    _raw: list[Parts] = field(default_factory=list)
+
+    @property
+    def parts(self) -> tuple[DurationSummary, ...]:
+        return (self.request_queue, self.local, self.remote, self.response_queue, self.response_send, self.total)
+
+    def note(self, parts: Parts) -> None:
+        """Note one request. Cheap: this is done for each."""
+        self._raw.append(parts)
+        if len(self._raw) >= _FOLD:
+            self.fold()
+
+    def fold(self) -> None:
+        raw, self._raw = self._raw, []
+        for summary, column in zip(self.parts, zip(*raw, strict=True), strict=bool(raw)):
+            summary.note_all([it // _NS_PER_US for it in column])
 
 
 class Timing:
@@ -58,31 +80,31 @@ class Timing:
         now = perf_counter_ns()
         served = self._answered_ns - self._began_ns
         local = served if self._worked_ns < 0 else min(served, self._worked_ns)
+        waited, left = self._waited_ns, self._left_ns
+        parts = (waited, local, served - local, left - self._answered_ns, now - left, waited + now - self._began_ns)
         for kind in self._kinds:
-            kind.request_queue.note(self._waited_ns // _NS_PER_US)
-            kind.local.note(local // _NS_PER_US)
-            kind.remote.note((served - local) // _NS_PER_US)
-            kind.response_queue.note((self._left_ns - self._answered_ns) // _NS_PER_US)
-            kind.response_send.note((now - self._left_ns) // _NS_PER_US)
-            kind.total.note((self._waited_ns + now - self._began_ns) // _NS_PER_US)
+            kind.note(parts)
 
 
 class RequestTimes:
-    """Of all client listeners of a node, by the names of APIs, which nobody else chooses. Kafka tells fetches of consumers twice,
-    so that boards may or may not tell them from those of followers."""
+    """The kinds of requests of all client listeners of a node, by the names of APIs, which no client chooses. Kafka tells fetches
+    of consumers twice, so that boards may or may not tell them from those of followers."""
 
     def __init__(self) -> None:
         self.kinds: dict[str, RequestKind] = {}
+        self._told: dict[str, tuple[RequestKind, ...]] = {}
+        """Under which kinds the requests of an API are told."""
 
     def begin(self, name: str, version: int, waited_ns: int) -> Timing:
-        names = ("Fetch", "FetchConsumer") if name == "Fetch" else (name,)
-        kinds = tuple(self.of(it) for it in names)
+        kinds = self._told.get(name)
+        if kinds is None:
+            names = ("Fetch", "FetchConsumer") if name == "Fetch" else (name,)
+            kinds = self._told[name] = tuple(self.kinds.setdefault(it, RequestKind()) for it in names)
         for kind in kinds:
             kind.requests[version] += 1
         return Timing(kinds, waited_ns)
 
-    def of(self, name: str) -> RequestKind:
-        found = self.kinds.get(name)
-        if found is None:
-            found = self.kinds[name] = RequestKind()
-        return found
+    def fold(self) -> None:
+        """Make the durations of all kinds readable."""
+        for kind in self.kinds.values():
+            kind.fold()
