@@ -132,7 +132,7 @@ def sim(
     if out is not None and out is not sys.stdout:
         out.close()
     if explain is not None:
-        _explain(events, explain)
+        _explain(events, result, explain)
     if output == "json":
         print_json(_as_json(result))
     else:
@@ -242,13 +242,17 @@ def _open(path: Path | None) -> TextIO | None:
         raise click.ClickException(f"--trace {path}: {error.strerror}") from None
 
 
-def _explain(events: list[tuple[int, SimHost, TraceEvent]], subject: tuple[str, str]) -> None:
+def _explain(events: list[tuple[int, SimHost, TraceEvent]], result: RunResult, subject: tuple[str, str]) -> None:
     """The story as `kraftlite explain` tells it of a real cluster, in seconds since the start of the run."""
     from kraftlite.obs.explain import SecondsClock, Subject, UnknownSubject, explain, from_trace
+    from kraftlite.sim.ledger import entries
 
     try:
         found = explain(
-            [from_trace(now_ms, node.node_id, event) for now_ms, node, event in events],
+            [
+                *(from_trace(now_ms, node.node_id, event) for now_ms, node, event in events),
+                *entries(result.plan.seed, result.injected)[0],
+            ],
             Subject.parse(*subject),
             clock=SecondsClock(),
         )

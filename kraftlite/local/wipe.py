@@ -12,11 +12,11 @@ from typing import Final
 
 from kraftlite.local.ledger import LEDGER_NAME
 from kraftlite.local.secure import secure_dir
-from kraftlite.local.state import PAGE_LOG, PAGE_NAME, STARTING_NAME, STATE_NAME, LocalCluster
+from kraftlite.local.state import OWN_FILES, STARTING_NAME, LocalCluster
 from kraftlite.log.checkpoints import PARTITION_METADATA
 
 _AT_ONCE: Final = 16
-_FILES: Final = (STATE_NAME, LEDGER_NAME, f"{LEDGER_NAME}.1", PAGE_NAME, PAGE_LOG, ".cluster.lock", ".up.lock", STARTING_NAME)
+_FILES: Final = (*OWN_FILES, LEDGER_NAME, f"{LEDGER_NAME}.1", ".cluster.lock", ".up.lock", STARTING_NAME)
 
 
 def remove_files(data_dir: Path, cluster: LocalCluster) -> None:

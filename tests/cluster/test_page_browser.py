@@ -131,7 +131,7 @@ def test_a_link_is_cut_and_healed_by_the_form(browser: Any) -> None:
             page.get_by_label("code", exact=True).fill("NO_SUCH_CODE")
             page.get_by_label("code", exact=True).press("Tab")
             page.get_by_role("button", name="Do it").click()
-            page.wait_for_selector("[role=alert]:has-text('error: allowed is the name of a code')")
+            page.wait_for_selector("[role=alert]:has-text('allowed is a code of Kafka')")
             assert [it for it in complaints if "400" not in it] == []
         finally:
             page.context.close()

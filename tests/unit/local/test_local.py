@@ -19,9 +19,9 @@ from kraftlite.config.properties import parse_properties
 from kraftlite.config.server import load as load_config
 from kraftlite.local import cluster as local
 from kraftlite.local import process
-from kraftlite.local.layout import plan, with_metrics_ports, write_files
+from kraftlite.local.layout import counted, plan, with_metrics_ports, write_files
 from kraftlite.local.ports import reserve
-from kraftlite.local.state import STATE_NAME, LocalCluster, LocalError, default_data_dir, load, save, update_node
+from kraftlite.local.state import STATE_NAME, TARGETS_NAME, LocalCluster, LocalError, default_data_dir, load, save, update_node
 from kraftlite.log.checkpoints import PARTITION_METADATA
 
 
@@ -112,6 +112,20 @@ def test_metrics_pages_keep_a_port_each(cluster: LocalCluster) -> None:
     for node in made.nodes:
         assert load_config(node.config_path).get_int("kraftlite.metrics.port") == int(str(node.metrics).rpartition(":")[2])
         assert node.describe()["addresses"]["metrics"] == node.metrics
+
+
+def test_prometheus_is_told_of_the_pages(cluster: LocalCluster) -> None:
+    targets = Path(cluster.data_dir) / TARGETS_NAME
+    save(cluster)
+    assert not targets.exists(), "there are no pages"
+    made = with_metrics_ports(cluster, {"kraftlite.metrics.port": "0"})
+    save(made)
+    groups = json.loads(targets.read_text())
+    assert [group["targets"] for group in groups] == [[node.metrics] for node in made.nodes]
+    assert [group["labels"]["job"] for group in groups] == ["kafka-controller"] * 3 + ["kafka-broker"] * 3
+    fewer = counted(replace(made, nodes=made.nodes[:-1]))
+    save(fewer)
+    assert [group["labels"]["node"] for group in json.loads(targets.read_text())] == ["1", "2", "3", "4", "5"]
 
 
 def test_metrics_pages_begin_at_the_port_that_is_asked_for(cluster: LocalCluster) -> None:

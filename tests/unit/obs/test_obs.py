@@ -13,13 +13,14 @@ from uuid import UUID
 
 import pytest
 
-from kraftlite.controller.metrics import DurationSummary, EventTimes
+from kraftlite.controller.metrics import EventTimes
 from kraftlite.model.ids import NodeId
 from kraftlite.obs.log import LINES_PER_SECOND, LogSink, capture_python_logging
 from kraftlite.obs.metrics import Metrics, MetricsServer
 from kraftlite.obs.stock import register_controller
 from kraftlite.obs.timeline import TimelineFile, merge_timelines, read_timeline, read_timelines
 from kraftlite.obs.tracer import HostTracer, open_tracer
+from kraftlite.runtime.durations import DurationSummary
 from kraftlite.runtime.trace import TraceEvent
 from tests.harness.clock import FakeClock
 
