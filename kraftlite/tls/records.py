@@ -1,11 +1,12 @@
-"""The records of TLS in what comes from a socket, one at a time.
+"""The records of TLS in what comes from a socket, a few at a time.
 
 OpenSSL works on all that it has before it returns. Some records carry no data and still cost as much as others, as those that ask
-for new keys. So it is given a record at a time. Source: RFC 8446, 5.1.
+for new keys. So it is given so many records, and not so many bytes. Source: RFC 8446, 5.1.
 """
 
 from __future__ import annotations
 
+import ssl
 from typing import Final
 
 _HEAD: Final = 5
@@ -27,32 +28,39 @@ class Records:
 
     @property
     def is_whole(self) -> bool:
-        """Whether `next` has one."""
-        return self._size() > 0
+        """Whether there is a whole record."""
+        return self._end_of(self._at) > self._at
 
-    def next(self) -> bytes | None:
-        """The next whole record; None: there is none yet."""
-        size = self._size()
-        if not size:
-            return None
-        found = bytes(memoryview(self._data)[self._at : self._at + size])
-        self._at += size
-        if self._at == len(self._data):
-            self._data, self._at = bytearray(), 0
-        elif self._at >= _MOST:
-            del self._data[: self._at]
-            self._at = 0
-        return found
-
-    def _size(self) -> int:
-        """That of the next record with its head; 0: it is not whole."""
-        data, at = self._data, self._at
-        available = len(data) - at
-        if available and data[at] not in _TYPES:
-            return available
-        if available < _HEAD:
+    def feed(self, bio: ssl.MemoryBIO, most: int) -> int:
+        """Hand on as many whole records as there are, at most `most`. Returns their number."""
+        end, count = self._at, 0
+        while count < most:
+            following = self._end_of(end)
+            if following == end:
+                break
+            end, count = following, count + 1
+        if not count:
             return 0
-        size = (data[at + 3] << 8) + data[at + 4]
-        if data[at + 1] != _MAJOR or size > _MOST:
-            return available
-        return _HEAD + size if available >= _HEAD + size else 0
+        with memoryview(self._data) as data:
+            bio.write(data[self._at : end])
+        if end == len(self._data):
+            self._data, self._at = bytearray(), 0
+        elif end >= _MOST:
+            del self._data[:end]
+            self._at = 0
+        else:
+            self._at = end
+        return count
+
+    def _end_of(self, at: int) -> int:
+        """The end of the record that begins there; `at` itself: it is not whole."""
+        data, size = self._data, len(self._data)
+        if at < size and data[at] not in _TYPES:
+            return size
+        if size - at < _HEAD:
+            return at
+        length = (data[at + 3] << 8) + data[at + 4]
+        if data[at + 1] != _MAJOR or length > _MOST:
+            return size
+        end = at + _HEAD + length
+        return end if end <= size else at

@@ -22,8 +22,8 @@ RECORDS_AT_ONCE: Final = 16
 """The records of a connection that are read before others have their turn. Whoever sends much fills them: 128 KiB are eight. But
 they may have a byte each, and then are thousands, of which each costs as much as a full one."""
 MAX_RECORDS_WITHOUT_DATA: Final = 32
-"""The most records in a row that only ask for new keys, and answers to such ones that a peer may leave unread: each costs some 20
-µs. A client sends one in many GB."""
+"""The most records in a row that only ask for new keys, and the times that it is answered while it reads nothing: each costs some
+20 µs. A client sends one in many GB."""
 _TLS_HANDSHAKE: Final = 0x16
 """The first byte of everything that begins a TLS connection."""
 
@@ -162,11 +162,9 @@ class TlsTransport(asyncio.Transport, asyncio.BufferedProtocol):
                     self._tls.do_handshake()
                     break
                 except ssl.SSLWantReadError:
-                    record = self._records.next()
-                    if record is None:
+                    if not self._records.feed(self._incoming, 1):
                         self._flush()
                         return
-                    self._incoming.write(record)
         except ssl.SSLError as error:
             self._flush()  # the alert that says why
             self.fail(reason_of(error, server=self._server))
@@ -294,12 +292,11 @@ class TlsTransport(asyncio.Transport, asyncio.BufferedProtocol):
                     return
                 if not left and self._records.is_whole:
                     self._wait_for_others()
-                record = None if self._behind else self._records.next()
-                if record is None:
+                count = self._records.feed(self._incoming, left)
+                if not count:
                     break
-                left -= 1
-                self._without_data += 1
-                self._incoming.write(record)
+                left -= count
+                self._without_data += count
                 continue
             except ssl.SSLZeroReturnError:
                 count = 0
