@@ -48,9 +48,9 @@ _SSL_OPTIONS: Final = (
     "ssl.cipher.suites",
     "ssl.endpoint.identification.algorithm",
 )
-"""Of the login module: how the keys are asked for over https."""
+"""The options of the login module that say how keys are asked for over https."""
 _LOGIN_OPTIONS: Final = ("clientId", "clientSecret", "scope", "extension_")
-"""Of the login module: with which Kafka's broker itself would log in."""
+"""The options of the login module with which Kafka's broker itself would log in."""
 _JAAS: Final = "sasl.jaas.config"
 _ENABLED: Final = "sasl.enabled.mechanisms"
 

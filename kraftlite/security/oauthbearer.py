@@ -18,7 +18,7 @@ _MESSAGE: Final = re.compile(
 )
 _BEARER: Final = re.compile(r"[Bb]earer +(?P<token>[-_~+/.a-zA-Z0-9]+=*)")
 _SEEN: Final = b"\x01"
-"""What a client says to a refusal (RFC 7628, 3.2.3). Who says something else is not told more."""
+"""The answer of a client to a refusal (RFC 7628, 3.2.3). Who says something else is not told more."""
 _MAX_MS: Final = 1 << 53
 
 

@@ -28,7 +28,7 @@ class Records:
 
     @property
     def is_whole(self) -> bool:
-        """Whether there is a whole record."""
+        """Return whether there is a whole record."""
         return self._end_of(self._at) > self._at
 
     def feed(self, bio: ssl.MemoryBIO, most: int) -> int:

@@ -311,7 +311,7 @@ class TlsTransport(asyncio.Transport, asyncio.BufferedProtocol):
         self._flush()
 
     def _answered(self) -> bool:
-        """Whether the peer may go on after a record without data, to which OpenSSL may have answered."""
+        """Return whether the peer may go on after a record without data, to which OpenSSL may have answered."""
         if self._outgoing.pending:
             self._unread += self._blocked
             self._flush()

@@ -1,7 +1,7 @@
 """One closed node for clients: kraftlite, or with `--apache-kafka` an Apache Kafka, with the same settings.
 
 Listeners want TLS, a certificate, or a password of each mechanism; one shows a certificate that has expired, one ends sessions
-early. The listener in plain text is the tests' own: who comes there may do everything. Source: SE-02 to SE-20.
+early. The listener in plain text is the tests' own: who comes there may do everything. Source: SE-02, SE-10 to SE-15, SE-31.
 """
 
 from __future__ import annotations
