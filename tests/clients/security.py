@@ -98,6 +98,9 @@ class Security:
     """See `told`. Patterns are found in what the client tells and writes down. Alerts of TLS have two names where those of
     OpenSSL are more exact than Java's, see docs/DIFFERENCES.md."""
 
+    goes_on: ClassVar[bool] = True
+    """A producer that was refused writes again when it is granted again."""
+
     @pytest.fixture(scope="class")
     @classmethod
     def command(cls) -> list[str]:
@@ -149,9 +152,11 @@ class Security:
             assert run.of("fail") == []
             closed_node.take_back("bob", topic)
             run.until(f"told {self.refusals[GRANT]!r}", lambda: re.search(self.refusals[GRANT], failures(run)))
+            if not self.goes_on:
+                return
             told = len(run.of("ack"))
             closed_node.grant("bob", topic)
-            run.until("acknowledged again, on the same connection", lambda: len(run.of("ack")) > told)
+            run.until("acknowledged again", lambda: len(run.of("ack")) > told)
 
     @pytest.mark.parametrize(
         ("mechanism", "lasts_s"),
