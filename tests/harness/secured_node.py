@@ -45,7 +45,7 @@ class SecuredNode:
             self.process = subprocess.Popen(command, stdout=log, stderr=log, env={**os.environ})
         for address in (self.plain, self.sasl, self.short, self.controller, self.secure):
             if address:
-                _wait_for(address, self.process)
+                listening(address, self.process)
 
     def stop(self) -> None:
         assert self.process is not None
@@ -153,9 +153,10 @@ def secured_node(
         node.stop()
 
 
-def _wait_for(address: str, process: subprocess.Popen[bytes]) -> None:
+def listening(address: str, process: subprocess.Popen[bytes]) -> None:
+    """Wait until the process takes connections there."""
     host, _, port = address.partition(":")
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 120
     while time.monotonic() < deadline:
         assert process.poll() is None, "the node has stopped; see its log"
         try:
