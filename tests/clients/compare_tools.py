@@ -131,7 +131,6 @@ def transactions(side: Side) -> Iterator[Step]:
     yield "transactions list, one of them", [_named(line) for line in kept if line.split()[0] == "listed"]
     for command in (
         "transactions describe --transactional-id nobody",
-        "transactions describe-producers --topic nope --partition 0",
         "transactions find-hanging --broker-id 9",
     ):
         yield _run(side, command)
