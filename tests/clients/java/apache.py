@@ -75,6 +75,14 @@ class ApacheKafka:
         self.nodes[node_id].send_signal(signal.SIGKILL)
         self.nodes[node_id].wait()
 
+    def pause(self, node_id: int) -> None:
+        """SIGSTOP: it keeps its connections, and says nothing."""
+        self.nodes[node_id].send_signal(signal.SIGSTOP)
+
+    def resume(self, node_id: int) -> None:
+        """After a pause; returns at once."""
+        self.nodes[node_id].send_signal(signal.SIGCONT)
+
     def stop(self, node_id: int) -> None:
         """SIGTERM; returns when the process is gone."""
         self.nodes[node_id].terminate()
