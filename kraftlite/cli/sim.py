@@ -64,7 +64,8 @@ class _SimCommand(click.Command):
     "changes",
     multiple=True,
     metavar="N=LINE",
-    help="Run it again with this as its N-th fault (N= without it), and tell where the runs part. Repeatable.",
+    help="Run it again with this as its N-th fault (N= without it; seed=N: another seed for all but the cluster and the "
+    "faults), and tell where the runs part. --record, --html and --ui are of this run. Repeatable.",
 )
 @click.option("--record", type=click.Path(path_type=Path), metavar="FILE", help="Write a recording (docs/RECORDINGS.md) to FILE.")
 @click.option("--html", type=click.Path(path_type=Path), metavar="FILE", help="Write the run as a page in one file.")
@@ -106,9 +107,12 @@ def sim(
     faults = _faults(fault_lines, no_faults)
     plan = _of_seed(seed, theme, shape, duration, faults, scene) if plan_text is None else _plan(plan_text)
     if changes:
-        if trace or explain or record or html or page:
-            raise click.UsageError("--what-if compares two runs: no --trace, --explain, --record, --html or --ui with it")
-        sys.exit(compare(plan, changes, output))
+        if trace or explain:
+            raise click.UsageError("--what-if compares two runs: no --trace and no --explain with it")
+        again: list[bytes] = []
+        status = compare(plan, changes, output, again.append if record or html or page else None)
+        _hand_out(again, record, html, page)
+        sys.exit(status)
     out = _open(trace)
     limit_us = None if until is None else int(until * 1_000_000)
     events: list[tuple[int, SimHost, TraceEvent]] = []

@@ -184,7 +184,7 @@ class Watcher:
         parts = self.partitions(at_ms)
         found = state_of(self.sorted_nodes(), parts, self.faults, at_ms, self.judge.memory)
         found["recorded"] = self.record.version
-        found["gone"] = self.gone
+        found["gone"] = self.gone or self.record.unread
         found["self"] = {"late_ms": self.late_ms, "every_ms": self.every_ms}
         return found
 
@@ -199,7 +199,11 @@ async def watching(data_dir: Path) -> AsyncIterator[Watcher]:
     """A watcher of the cluster in a directory, with the connections to its nodes. Raises LocalError when there is none."""
     os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")  # nodes are started from here, as programs of their own
     async with to_nodes(load(data_dir)) as transport:
-        yield Watcher(data_dir, transport)
+        watcher = Watcher(data_dir, transport)
+        try:
+            yield watcher
+        finally:
+            watcher.record.close()
 
 
 async def record(data_dir: Path, write: Callable[[bytes], object], *, max_bytes: int, for_s: float | None) -> Recorder:

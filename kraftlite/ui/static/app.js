@@ -10,9 +10,10 @@ import { Player, bar } from "./player.js";
 import { quorum } from "./quorum.js";
 import { Heard, Tape } from "./tape.js";
 import { timeline } from "./timeline.js";
+import { whatIf } from "./whatif.js";
 import { LABEL, command, consequences, sinceStart, span } from "./words.js";
 
-const VIEWS = { overview: ["Overview", overview], partition: ["Partition", partition], timeline: ["Timeline", timeline], quorum: ["Quorum", quorum], faults: ["Faults", (it) => (it.notes.length ? notes(it) : faults(it))] };
+const VIEWS = { overview: ["Overview", overview], partition: ["Partition", partition], timeline: ["Timeline", timeline], quorum: ["Quorum", quorum], faults: ["Faults", (it) => (it.notes.length ? notes(it) : faults(it))], whatif: ["What if", whatIf] };
 const LATE_MS = 1500;
 const at = (id) => document.getElementById(id);
 
@@ -28,6 +29,8 @@ const page = {
   cluster: null,
   /** A recording: all stories, lanes and notes of it. Null on a live page. */
   tape: null,
+  /** What can be changed of the run of a seed, to run it again. Null where that cannot be. */
+  whatIf: null,
   notes: [],
   empty: undefined,
   /** Nothing can be done to what has been. */
@@ -50,6 +53,13 @@ const page = {
     return [since, since + page.back];
   },
   seek: (ms) => player.seek(ms),
+  /** Show another recording at the same moment. */
+  show: (tape) => {
+    take(tape);
+    player.moments = new Tape(tape.frames);
+    recall(true);
+    player.seek(player.ms);
+  },
   /** The stories that had begun at the moment that is shown. */
   sofar: (found) => (page.past && found ? found.filter((story) => story.at_ms <= player.ms) : found),
   ask,
@@ -103,16 +113,25 @@ async function load() {
   else {
     await open();
     page.cluster = await get("/api/v1/cluster");
+    page.whatIf = page.cluster.what_if || null;
     if (page.cluster.recording) page.tape = await get("/api/v1/tape");
   }
   if (!page.tape) return;
-  page.cluster = page.tape.cluster;
-  page.notes = page.tape.notes;
-  page.lanes = page.tape.lanes;
+  take(page.tape);
   page.back = Infinity;
   page.empty = "Nothing of it is recorded up to here.";
   if (page.cluster.recording.clock === "virtual") sinceStart();
 }
+
+function take(tape) {
+  page.tape = tape;
+  page.cluster = page.tape.cluster;
+  page.notes = page.tape.notes;
+  page.lanes = page.tape.lanes;
+}
+
+/** The views that this page has. */
+const views = () => Object.entries(VIEWS).filter(([name]) => name !== "whatif" || page.whatIf);
 
 /** Show the moment at which the player is. */
 function moved() {
@@ -167,7 +186,7 @@ function route() {
   const [view, subject] = location.hash.slice(1).split("/");
   if (view === "main") return;
   const moved = page.view !== view;
-  page.view = VIEWS[view] ? view : "overview";
+  page.view = views().some(([name]) => name === view) ? view : "overview";
   page.subject = decodeURIComponent(subject || "");
   page.told = null;
   recall(true);
@@ -213,6 +232,7 @@ function draw() {
   if (late > LATE_MS || lost) told.push(h("p", { class: "banner alarm", role: "alert" }, typeof lost === "string" ? lost : `This page has not heard from its server for ${span(late)}: what you see is as old as that.`));
   const about = page.cluster.recording;
   if (about && about.outcome && about.outcome !== "OK") told.push(h("p", { class: "banner alarm" }, `${{ full: "The recording ends early", stopped: "The recording was stopped" }[about.outcome] || about.outcome}: ${about.text}`));
+  if (about && about.left_out) told.push(h("p", { class: "banner warn" }, `${about.left_out} ${about.left_out === 1 ? "event is" : "events are"} not in the recording, because it was longer than 1 MiB: a story may lack a step.`));
   if (page.state.gone) told.push(h("p", { class: "banner alarm" }, page.state.gone));
   if (page.state.self.late_ms > 250) told.push(h("p", { class: "banner warn" }, `The page's server was late itself by ${span(page.state.self.late_ms)}: ages are less exact.`));
   const [, view] = VIEWS[page.view];
@@ -228,7 +248,7 @@ function top(late) {
   return [
     h("h1", {}, h("span", { "aria-hidden": "true" }, "◆ "), "kraftlite"),
     h("p", { class: "soft where" }, `${page.cluster.controllers}+${page.cluster.brokers} · ${page.cluster.cluster_id}`),
-    h("nav", { "aria-label": "Views" }, Object.entries(VIEWS).map(([name, [title]]) => h("a", { key: name, href: `#${name}`, "aria-current": page.view === name ? "page" : undefined }, title))),
+    h("nav", { "aria-label": "Views" }, views().map(([name, [title]]) => h("a", { key: name, href: `#${name}`, "aria-current": page.view === name ? "page" : undefined }, title))),
     h("p", { class: `pulse ${about || page.past ? "warn" : live ? "good" : "bad"}` }, pulse, page.role === "viewer" ? h("span", { class: "soft" }, " · looking only") : null),
     h("button", { class: "plain", onclick: theme, title: "Light, dark, or as the system", "aria-label": "Colours: light, dark, or as the system" }, "◐"),
     h("button", { class: "plain", onclick: help, "aria-label": "Help and keys" }, "?"),
@@ -275,8 +295,8 @@ function key(event) {
     event.preventDefault();
     return;
   }
-  const view = { o: "overview", p: "partition", t: "timeline", q: "quorum", f: "faults" }[event.key];
-  if (view) page.go(view);
+  const view = { o: "overview", p: "partition", t: "timeline", q: "quorum", f: "faults", w: "whatif" }[event.key];
+  if (view && views().some(([name]) => name === view)) page.go(view);
   else if (event.key === "?") help();
   else if (event.key === "/" && at("filter")) {
     event.preventDefault();
@@ -289,7 +309,7 @@ function help() {
     "Help",
     h("p", {}, "Each number is the word of one node, with the time at which it was heard. Nothing is merged: where nodes disagree, you see both. A hatched field is a last word, and “–” is what nobody has said."),
     h("p", {}, "Kill the leader of a partition. The line on top says what is missing and for how long, the partition shows who leads next and in which epoch, and “What happened, and why” tells the chain of causes."),
-    h("dl", { class: "keys" }, [["o p t q f", "overview, partition, timeline, quorum, faults"], ["/", "filter partitions"], ["Space", "stop here, play, pause"], ["← →", "one moment back or on; with Shift, one story"], ["[ ]", "slower, faster"], ["Home, End, l", "to the beginning, to the end, live"], ["Tab, Enter", "everything else"], ["Esc", "close this"]].map(([name, words]) => h("div", {}, h("dt", {}, h("kbd", {}, name)), h("dd", {}, words)))),
+    h("dl", { class: "keys" }, [["o p t q f", "overview, partition, timeline, quorum, faults"], page.whatIf && ["w", "what if: run it again with a change"], ["/", "filter partitions"], ["Space", "stop here, play, pause"], ["← →", "one moment back or on; with Shift, one story"], ["[ ]", "slower, faster"], ["Home, End, l", "to the beginning, to the end, live"], ["Tab, Enter", "everything else"], ["Esc", "close this"]].filter(Boolean).map(([name, words]) => h("div", {}, h("dt", {}, h("kbd", {}, name)), h("dd", {}, words)))),
     h("p", { class: "acts" }, h("button", { onclick: () => at("ask").close() }, "Close")),
   );
 }
