@@ -155,7 +155,7 @@ def show(tape: dict[str, Any], *, port: int | None, browser: bool, as_json: bool
 
 
 def _reruns(tape: dict[str, Any]) -> Reruns | None:
-    """What runs it again with a change; None for what is no run of a seed."""
+    """Return what runs it again with a change; None for what is no run of a seed."""
     from kraftlite.model.shown import printable
     from kraftlite.obs.recording import SIMULATED
     from kraftlite.ui.rerun import NoRerun, Reruns

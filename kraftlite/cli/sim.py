@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, TextIO
+from typing import TYPE_CHECKING, NoReturn, TextIO
 
 import click
 
@@ -109,10 +109,7 @@ def sim(
     if changes:
         if trace or explain:
             raise click.UsageError("--what-if compares two runs: no --trace and no --explain with it")
-        again: list[bytes] = []
-        status = compare(plan, changes, output, again.append if record or html or page else None)
-        _hand_out(again, record, html, page)
-        sys.exit(status)
+        _run_again(plan, changes, output, record, html, page)
     out = _open(trace)
     limit_us = None if until is None else int(until * 1_000_000)
     events: list[tuple[int, SimHost, TraceEvent]] = []
@@ -143,6 +140,15 @@ def sim(
         _tell(result)
     _hand_out(lines, record, html, page)
     sys.exit(int(result.outcome))
+
+
+def _run_again(
+    plan: RunPlan, changes: tuple[str, ...], output: str, record: Path | None, html: Path | None, page: bool
+) -> NoReturn:
+    lines: list[bytes] = []
+    status = compare(plan, changes, output, lines.append if record or html or page else None)
+    _hand_out(lines, record, html, page)
+    sys.exit(status)
 
 
 def _hand_out(lines: list[bytes], record: Path | None, html: Path | None, page: bool) -> None:

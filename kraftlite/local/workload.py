@@ -33,7 +33,7 @@ _TURN_S: Final = 0.02
 _LATENCIES: Final = 1_000
 _FLUSH_S: Final = 10.0
 _IN_DOUBT: Final = "_MSG_TIMED_OUT"
-"""What librdkafka says of a record that nobody answered for: it may be there or not."""
+"""The error by which librdkafka speaks of a record that nobody answered for: it may be there or not."""
 
 
 def now_ms() -> int:
@@ -42,7 +42,7 @@ def now_ms() -> int:
 
 @dataclass(slots=True)
 class Told:
-    """What the client was told of one partition. Times are wall milliseconds."""
+    """All that the client was told of one partition. Times are wall milliseconds."""
 
     acked: int = 0
     refused: int = 0
@@ -114,14 +114,16 @@ class Account:
             "p50": ordered[len(ordered) // 2] if ordered else None,
             "p99": ordered[len(ordered) * 99 // 100] if ordered else None,
             "partitions": [
-                [number, it.acked, it.refused, it.in_doubt, it.outstanding, it.waits_ms if it.outstanding or it.acked == 0 else None]
+                [number, it.acked, it.refused, it.in_doubt, it.outstanding, it.waits_ms]
                 for number, it in sorted(self.partitions.items())
             ],
             "gaps": [list(gap) for gap in self.gaps],
         }
 
 
-def run(cluster: LocalCluster, account: Account, rate: int, say: Callable[[dict[str, Any]], None], over: Callable[[], bool]) -> None:
+def run(
+    cluster: LocalCluster, account: Account, rate: int, say: Callable[[dict[str, Any]], None], over: Callable[[], bool]
+) -> None:
     """Until `over`; then what is under way gets ten seconds. Raises LocalError."""
     from confluent_kafka import OFFSET_END, Consumer, KafkaException, Producer, TopicPartition
 
@@ -176,7 +178,7 @@ def _send(producer: Any, account: Account, partition: int) -> None:
 
 
 def _closed() -> bool:
-    """Whether standard input, which whoever started this holds open, has been closed."""
+    """Return whether standard input, which whoever started this holds open, has been closed."""
     ready, _, _ = select.select([0], [], [], 0)
     return bool(ready) and not os.read(0, 1)
 
@@ -201,6 +203,8 @@ def main(topic: str, rate: int, client: str, until_eof: bool, data_dir: Path) ->
         raise click.ClickException(str(error)) from None
     except KeyboardInterrupt:
         return
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # nobody reads it any more
 
 
 if __name__ == "__main__":

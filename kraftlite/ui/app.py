@@ -123,6 +123,8 @@ class Page(Front):
             Route("/api/v1/stream", self.streams, methods=["GET"]),
             Route("/api/v1/stories", self._stories),
             Route("/api/v1/timeline", self._timeline),
+            Route("/api/v1/outages", self._outages),
+            Route("/api/v1/clients", self._client, methods=["POST"]),
             Route("/api/v1/faults", self._fault, methods=["POST"]),
         ]
         super().__init__(tokens, port, routes)
@@ -202,7 +204,37 @@ class Page(Front):
 
         async with self._telling:
             history, spans = await asyncio.to_thread(lanes)
-        return JSONResponse({"since": since_ms, "until": now_ms(), "lanes": lane_names(history, names), "spans": spans})
+        named = lane_names(history, names)
+        missed = self.watcher.clients.spans(since_ms)
+        if missed:
+            named.insert(1, "clients")
+        return JSONResponse({"since": since_ms, "until": now_ms(), "lanes": named, "spans": [*spans, *missed]})
+
+    async def _outages(self, request: Request) -> Response:
+        """The outages of clients, and what the cluster says of the same time."""
+        async with self._telling:
+            found = await asyncio.to_thread(lambda: self.watcher.clients.outages(self.watcher.record.history()))
+        return JSONResponse({"outages": found})
+
+    async def _client(self, request: Request) -> Response:
+        """`start` the page's own client, `stop` it, or take the `report` of another one."""
+        value = await _body(request)
+        if isinstance(value, Response):
+            return value
+        clients, operator = self.watcher.clients, request.scope["role"] == OPERATOR
+        try:
+            match value.get("kind"):
+                case "start":
+                    await clients.start(value.get("topic"), value.get("rate"), operator=operator)
+                case "stop":
+                    await clients.stop(operator=operator)
+                case "report":
+                    clients.report(value, operator=operator)
+                case _:
+                    return _error(400, "kind: allowed are start, stop, report")
+        except Refused as error:
+            return _error(error.status, str(error))
+        return JSONResponse({"done": True}, status_code=202)
 
     async def _fault(self, request: Request) -> Response:
         value = await _body(request)

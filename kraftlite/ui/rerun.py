@@ -1,4 +1,4 @@
-"""What if: the run of a recording once more, with a change, in a process of its own that is bounded in time and in what it writes.
+"""The run of a recording once more, with a change, in a process that is bounded in time and in what it writes.
 
 The process is `kraftlite sim --plan … --what-if …`, so that what the page does is a command, too.
 """
@@ -28,6 +28,7 @@ MAX_FAULT: Final = 200
 """Characters of a fault."""
 MAX_TOLD: Final = 1 << 20
 """Bytes of what the process tells of both runs."""
+_RECORDING: Final = "run.kljsonl"
 
 
 class NoRerun(Exception):
@@ -71,7 +72,7 @@ class Reruns:
         try:
             with tempfile.TemporaryDirectory(prefix="kraftlite-what-if-") as folder:
                 told = await self._child(Path(folder), options)
-                tape = await asyncio.to_thread(_tape, Path(folder) / "run.kljsonl")
+                tape = await asyncio.to_thread(_tape, Path(folder) / _RECORDING)
         finally:
             self._busy = False
         return {**told, "tape": tape}
@@ -104,7 +105,18 @@ class Reruns:
 
     async def _child(self, folder: Path, options: list[str]) -> dict[str, Any]:
         told, why = folder / "told.json", folder / "why"
-        command = ["-m", "kraftlite", "sim", "--plan", self._plan, *options, "--record", str(folder / "run.kljsonl"), "-o", "json"]
+        command = [
+            "-m",
+            "kraftlite",
+            "sim",
+            "--plan",
+            self._plan,
+            *options,
+            "--record",
+            str(folder / _RECORDING),
+            "-o",
+            "json",
+        ]
         with told.open("wb") as out, why.open("wb") as err:
             child = await asyncio.create_subprocess_exec(
                 sys.executable, *command, stdin=asyncio.subprocess.DEVNULL, stdout=out, stderr=err, start_new_session=True

@@ -1,6 +1,7 @@
 // The page: its state, where it is, and when it is drawn.
 
 import { get, open, post, watch } from "./api.js";
+import { clients } from "./clients.js";
 import { h, render } from "./dom.js";
 import { faults } from "./faults.js";
 import { notes } from "./notes.js";
@@ -13,7 +14,7 @@ import { timeline } from "./timeline.js";
 import { whatIf } from "./whatif.js";
 import { LABEL, command, consequences, sinceStart, span } from "./words.js";
 
-const VIEWS = { overview: ["Overview", overview], partition: ["Partition", partition], timeline: ["Timeline", timeline], quorum: ["Quorum", quorum], faults: ["Faults", (it) => (it.notes.length ? notes(it) : faults(it))], whatif: ["What if", whatIf] };
+const VIEWS = { overview: ["Overview", overview], partition: ["Partition", partition], timeline: ["Timeline", timeline], quorum: ["Quorum", quorum], faults: ["Faults", (it) => (it.notes.length ? notes(it) : faults(it))], clients: ["Clients", clients], whatif: ["What if", whatIf] };
 const LATE_MS = 1500;
 const at = (id) => document.getElementById(id);
 
@@ -23,6 +24,8 @@ const page = {
   matching: 0,
   filter: "",
   stories: null,
+  /** What clients missed, and what the cluster says of the same time. */
+  outages: null,
   told: null,
   lanes: null,
   back: 180000,
@@ -83,7 +86,7 @@ let heard = 0;
 let lost = false;
 let source = null;
 let filtering = 0;
-let asked = { version: -1, at: 0, place: "" };
+let asked = { version: "", at: 0, place: "" };
 let spoken = { text: "", at: 0 };
 
 start();
@@ -131,7 +134,7 @@ function take(tape) {
 }
 
 /** The views that this page has. */
-const views = () => Object.entries(VIEWS).filter(([name]) => name !== "whatif" || page.whatIf);
+const views = () => Object.entries(VIEWS).filter(([name]) => (name === "whatif" ? page.whatIf : name === "clients" ? !page.tape : true));
 
 /** Show the moment at which the player is. */
 function moved() {
@@ -202,7 +205,7 @@ async function recall(now) {
     page.told = page.tape.stories[name] || [];
     return;
   }
-  const version = page.state ? page.state.recorded : -1;
+  const version = page.state ? `${page.state.recorded}/${(page.state.clients || []).map((it) => it.longest_ms).join()}` : "";
   const place = `${page.view}/${page.subject}/${page.back}`;
   const fresh = asked.version === version && asked.place === place;
   if (!page.state || (!now && (fresh || Date.now() - asked.at < 1000))) return;
@@ -210,6 +213,7 @@ async function recall(now) {
   try {
     if (page.view === "overview" || page.view === "timeline") page.stories = (await get("/api/v1/stories")).stories;
     if (page.view === "timeline") page.lanes = await get(`/api/v1/timeline?since=${Math.round(page.range()[0])}`);
+    if (page.view === "clients") page.outages = (await get("/api/v1/outages")).outages;
     if (page.view === "quorum") page.told = (await get("/api/v1/stories?kind=controller")).stories;
     if (page.view === "partition") {
       const name = page.subject || (page.rows[0] && page.rows[0].name);
@@ -217,7 +221,7 @@ async function recall(now) {
     }
   } catch (error) {
     if (error.status === 404) page.told = [];
-    else asked.version = -1; // try again with the next state
+    else asked.version = ""; // try again with the next state
   }
   draw();
 }
@@ -295,7 +299,7 @@ function key(event) {
     event.preventDefault();
     return;
   }
-  const view = { o: "overview", p: "partition", t: "timeline", q: "quorum", f: "faults", w: "whatif" }[event.key];
+  const view = { o: "overview", p: "partition", t: "timeline", q: "quorum", f: "faults", c: "clients", w: "whatif" }[event.key];
   if (view && views().some(([name]) => name === view)) page.go(view);
   else if (event.key === "?") help();
   else if (event.key === "/" && at("filter")) {
@@ -309,7 +313,7 @@ function help() {
     "Help",
     h("p", {}, "Each number is the word of one node, with the time at which it was heard. Nothing is merged: where nodes disagree, you see both. A hatched field is a last word, and “–” is what nobody has said."),
     h("p", {}, "Kill the leader of a partition. The line on top says what is missing and for how long, the partition shows who leads next and in which epoch, and “What happened, and why” tells the chain of causes."),
-    h("dl", { class: "keys" }, [["o p t q f", "overview, partition, timeline, quorum, faults"], page.whatIf && ["w", "what if: run it again with a change"], ["/", "filter partitions"], ["Space", "stop here, play, pause"], ["← →", "one moment back or on; with Shift, one story"], ["[ ]", "slower, faster"], ["Home, End, l", "to the beginning, to the end, live"], ["Tab, Enter", "everything else"], ["Esc", "close this"]].filter(Boolean).map(([name, words]) => h("div", {}, h("dt", {}, h("kbd", {}, name)), h("dd", {}, words)))),
+    h("dl", { class: "keys" }, [["o p t q f", "overview, partition, timeline, quorum, faults"], page.tape ? null : ["c", "clients"], page.whatIf && ["w", "what if: run it again with a change"], ["/", "filter partitions"], ["Space", "stop here, play, pause"], ["← →", "one moment back or on; with Shift, one story"], ["[ ]", "slower, faster"], ["Home, End, l", "to the beginning, to the end, live"], ["Tab, Enter", "everything else"], ["Esc", "close this"]].filter(Boolean).map(([name, words]) => h("div", {}, h("dt", {}, h("kbd", {}, name)), h("dd", {}, words)))),
     h("p", { class: "acts" }, h("button", { onclick: () => at("ask").close() }, "Close")),
   );
 }
