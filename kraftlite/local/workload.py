@@ -125,7 +125,7 @@ def run(
     cluster: LocalCluster, account: Account, rate: int, say: Callable[[dict[str, Any]], None], over: Callable[[], bool]
 ) -> None:
     """Until `over`; then what is under way gets ten seconds. Raises LocalError."""
-    from confluent_kafka import OFFSET_END, Consumer, KafkaException, Producer, TopicPartition
+    from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 
     config = {**client_config(cluster.bootstrap_servers), **records_security(cluster), "client.id": account.client}
     producer: Any = Producer(
@@ -135,7 +135,8 @@ def run(
     consumer: Any = Consumer({**config, "group.id": account.client, "enable.auto.commit": False, "auto.offset.reset": "latest"})
     try:
         numbers = _partitions(producer, account.topic)
-        consumer.assign([TopicPartition(account.topic, number, OFFSET_END) for number in numbers])
+        ends = [consumer.get_watermark_offsets(TopicPartition(account.topic, number), timeout=20)[1] for number in numbers]
+        consumer.assign([TopicPartition(account.topic, *it) for it in zip(numbers, ends, strict=True)])
         began, said_ms = time.monotonic(), 0
         while not over():
             due = int((time.monotonic() - began) * rate) - account.sent

@@ -27,6 +27,8 @@ OWN: Final = "page"
 """The name of the client that the page runs."""
 SILENT_MS: Final = 2_000
 """A client whose last report is older does not report any more."""
+_OUTAGES: Final = ("not_writable", "hw_stalled")
+"""The kinds of stories of a partition that tell why nothing was acknowledged."""
 _STOP_S: Final = 15.0
 _MAX_LINE: Final = 256 << 10
 _COUNT: Final = c.whole(0, 1 << 62)
@@ -85,7 +87,7 @@ class Clients:
     # --- what they say
 
     def take(self, value: Mapping[str, object]) -> None:
-        """Where there are too many clients, the one that has said nothing for longest is forgotten. Raises ValueError for what is
+        """Forgets the one that has said nothing for longest when there are too many. Raises ValueError for what is
         no report."""
         report = checked(value)
         name = report["client"]
@@ -151,7 +153,7 @@ class Clients:
         return sorted(found, key=lambda it: -it[2])[:MAX_GAPS]
 
     def outages(self, history: History) -> list[dict[str, Any]]:
-        """Each gap of a client, with the times in which the cluster could not be written there, as `explain` tells them."""
+        """Each gap of a client, with the stories of the time in which the cluster acknowledged nothing there."""
         found = []
         for client, name, since_ms, until_ms in self._outages():
             over_ms = until_ms if until_ms is not None else self._last[client]["at"]
@@ -162,7 +164,7 @@ class Clients:
             cluster = [
                 {"from": it.from_ms, "until": it.until_ms, "title": it.title}
                 for it in told
-                if it.kind == "not_writable" and it.from_ms <= over_ms and (it.until_ms is None or it.until_ms >= since_ms)
+                if it.kind in _OUTAGES and it.from_ms <= over_ms and (it.until_ms is None or it.until_ms >= since_ms)
             ]
             found.append({"client": client, "name": name, "from": since_ms, "until": until_ms, "cluster": cluster})
         return found

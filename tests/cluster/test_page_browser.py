@@ -79,7 +79,7 @@ def test_every_view_fits_and_complains_of_nothing(
 ) -> None:
     complaints: list[str] = []
     page = page_at(browser, links["viewer"], complaints, viewport={"width": width, "height": 844}, color_scheme=scheme)
-    for view in ("overview", "partition", "timeline", "quorum", "faults"):
+    for view in ("overview", "partition", "timeline", "quorum", "faults", "clients"):
         page.evaluate("view => { location.hash = view; }", view)
         page.wait_for_selector(f".view.{view} h2")
         assert page.evaluate("document.documentElement.scrollWidth <= document.documentElement.clientWidth"), view
@@ -94,7 +94,7 @@ def test_every_view_fits_and_complains_of_nothing(
 def test_axe_finds_nothing_wrong(cluster: Cluster, links: dict[str, str], browser: Any, scheme: str, width: int) -> None:
     """With all that an operator may do, and the question before it is done."""
     page = page_at(browser, links["operator"], [], viewport={"width": width, "height": 844}, color_scheme=scheme)
-    for view in ("overview", "partition", "timeline", "quorum", "faults"):
+    for view in ("overview", "partition", "timeline", "quorum", "faults", "clients"):
         page.evaluate("view => { location.hash = view; }", view)
         page.wait_for_selector(f".view.{view} h2")
         assert violations(page) == [], view

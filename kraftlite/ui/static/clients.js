@@ -96,7 +96,7 @@ function outages(page) {
           h(
             "table",
             {},
-            h("thead", {}, h("tr", {}, ["partition", "client", "had no acknowledgement", "for", "the cluster could not be written", "for"].map((name) => h("th", { scope: "col" }, name)))),
+            h("thead", {}, h("tr", {}, ["partition", "client", "had no acknowledgement", "for", "the cluster", "for"].map((name) => h("th", { scope: "col" }, name)))),
             h(
               "tbody",
               {},
@@ -108,7 +108,7 @@ function outages(page) {
                   h("td", {}, it.client),
                   h("td", {}, stretch(it.from, it.until)),
                   h("td", {}, length(it.from, it.until)),
-                  h("td", { class: "wide" }, it.cluster.length ? it.cluster.map((one) => h("div", {}, stretch(one.from, one.until))) : h("span", { class: "soft" }, "it could, as far as is recorded")),
+                  h("td", { class: "wide" }, it.cluster.length ? it.cluster.map((one) => h("div", {}, one.title.replace(`${it.name}: `, ""), h("span", { class: "soft" }, ` · ${stretch(one.from, one.until)}`))) : h("span", { class: "soft" }, "it acknowledged, as far as is recorded")),
                   h("td", {}, it.cluster.length ? it.cluster.map((one) => h("div", {}, length(one.from, one.until))) : "–"),
                 ),
               ),
