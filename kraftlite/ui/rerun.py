@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import shlex
 import sys
 import tempfile
@@ -119,7 +120,13 @@ class Reruns:
         ]
         with told.open("wb") as out, why.open("wb") as err:
             child = await asyncio.create_subprocess_exec(
-                sys.executable, *command, stdin=asyncio.subprocess.DEVNULL, stdout=out, stderr=err, start_new_session=True
+                sys.executable,
+                *command,
+                stdin=asyncio.subprocess.DEVNULL,
+                stdout=out,
+                stderr=err,
+                env={**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)},
+                start_new_session=True,
             )
             try:
                 async with asyncio.timeout(self._patience_s):
