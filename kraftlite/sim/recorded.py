@@ -12,10 +12,12 @@ from typing import Any, Final
 
 from kraftlite.model.method import AnyMethod
 from kraftlite.obs.recording import MAX_BYTES, SIMULATED, VIRTUAL, Header, Recorder
+from kraftlite.obs.recording_checks import MAX_TEXT
 from kraftlite.runtime.trace import TraceEvent
 from kraftlite.sim.checkers.base import Checker, CheckerFactory, World
 from kraftlite.sim.cluster import CLUSTER_ID
 from kraftlite.sim.ledger import ALL_END, entries
+from kraftlite.sim.plans import text_of
 from kraftlite.sim.run import RunPlan, RunResult, TraceSink, run
 from kraftlite.simhost.host import SimHost
 from kraftlite.simhost.recorder import EVERY_MS, HostRecorder
@@ -61,7 +63,12 @@ def run_recorded(
         checkers = ALL
     shape, _ = plan.drawn()
     header = Header(
-        source=SIMULATED, clock=VIRTUAL, cluster_id=CLUSTER_ID, every_ms=EVERY_MS, title=f"seed {plan.seed}, {shape}"[:1000]
+        source=SIMULATED,
+        clock=VIRTUAL,
+        cluster_id=CLUSTER_ID,
+        every_ms=EVERY_MS,
+        title=f"seed {plan.seed}, {shape}"[:1000],
+        plan=_text(plan),
     )
     recorder = Recorder(header, write, max_bytes=max_bytes)
     result = run(plan, [*checkers, lambda world: Records(world, recorder)], sink=sink)
@@ -72,6 +79,15 @@ def run_recorded(
         recorder.note(ts, text, until_ms)
     recorder.end(result.virtual_ms, result.outcome.name, f"{result.checker}: {result.story}" if result.story else "")
     return result
+
+
+def _text(plan: RunPlan) -> str:
+    """The plan for the header; empty for one that cannot be written down."""
+    try:
+        text = text_of(plan)
+    except ValueError:
+        return ""  # its shape has no name: a test made it
+    return text if len(text) <= MAX_TEXT else ""
 
 
 def notes(injected: Sequence[tuple[int, str]]) -> list[tuple[int, str, int | None]]:
