@@ -15,7 +15,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from kraftlite.cli.compat import TOOLS
-from kraftlite.cli.main import cli, main
+from kraftlite.cli.main import cli
 from tests.harness.embedded import embedded
 from tests.harness.local import Cluster, wait_for
 
@@ -512,14 +512,6 @@ def test_to_20_quorum_to_25_features_to_36_cluster(tool: Tools, three: Cluster) 
     assert _live(tool) == [str(node) for node in three.brokers]
     refused = invoke(cli, ["compat", "kafka-cluster", "unregister", "--id", "99", *server])
     assert refused.exit_code == 1 and "not currently registered" in refused.output
-
-
-def test_what_is_no_text_is_said_so(three: Cluster, capsys: pytest.CaptureFixture[str]) -> None:
-    """Arguments may have any bytes; those that are not UTF-8 fit into no request."""
-    with pytest.raises(SystemExit) as ended:
-        main(["consume", "caf\udce9", "-b", three.bootstrap])
-    assert ended.value.code == 2
-    assert capsys.readouterr().err == "error: 'caf\\udce9' is no text in utf-8\n"
 
 
 # --- without a cluster
