@@ -20,6 +20,9 @@ ACCEPT_LOSS: Final = "accept-data-loss"
 MAX_DAMAGED_COPIES: Final = 8
 """Per log directory, of what is fetched anew from others."""
 
+_WHAT_IS_MISSING: Final = "put back what is missing and restart the broker"
+_NEWER_METADATA: Final = "give the controllers their newer files, and restart them and the broker"
+
 _OF_A_FILE: Final = frozenset(
     {
         errno.ENOENT,
@@ -56,22 +59,25 @@ class DamagedLogs:
     def is_sole(self, tp: TopicPartition) -> bool:
         return self._is_sole(tp)
 
-    def handle(self, state: LogDirState, tp: TopicPartition, topic_id: UUID, path: str, reason: str) -> None:
-        """Raises OSError when the directory fails."""
-        if self._is_sole(tp):
-            self._refuse(state, tp, topic_id, path, reason)
+    def handle(
+        self, state: LogDirState, tp: TopicPartition, topic_id: UUID, path: str, reason: str, *, ahead: bool = False
+    ) -> None:
+        """`ahead`: the log has what the metadata does not know of, so that what it says of others counts for nothing. Raises
+        OSError when the directory fails."""
+        if ahead or self._is_sole(tp):
+            self._refuse(state, tp, topic_id, path, reason, _NEWER_METADATA if ahead else _WHAT_IS_MISSING)
             return
         try:
             self._set_aside(state, tp, path, reason)
         except OSError as error:
             if fails_directory(error):
                 raise
-            self._refuse(state, tp, topic_id, path, f"{reason}; it could not be set aside: {error}")
+            self._refuse(state, tp, topic_id, path, f"{reason}; it could not be set aside: {error}", _WHAT_IS_MISSING)
 
-    def _refuse(self, state: LogDirState, tp: TopicPartition, topic_id: UUID, path: str, reason: str) -> None:
+    def _refuse(self, state: LogDirState, tp: TopicPartition, topic_id: UUID, path: str, reason: str, first: str) -> None:
         election = f"kraftlite elect-leaders --election-type unclean --topic {tp.topic} --partition {tp.partition}"
         remedy = (
-            f"put back what is missing and restart the broker; or, if the partition has other replicas and what they have is "
+            f"{first}; or, if the partition has other replicas and what they have is "
             f"enough, stop the broker, run `{election}` and start it; or, to go on with what is left here, make the file "
             f"{path}/{ACCEPT_LOSS} and restart it"
         )

@@ -25,7 +25,7 @@ from kraftlite.log.config import LogConfig
 from kraftlite.log.context import SeededLater
 from kraftlite.log.indexes import CorruptIndex
 from kraftlite.log.log import Log, OpenLog
-from kraftlite.log.promises import LogDamaged, Promise
+from kraftlite.log.promises import LogAhead, LogDamaged, Promise
 from kraftlite.model.errors import ApiError, Fault
 from kraftlite.model.ids import random_uuid, uuid_to_str
 from kraftlite.model.topic_partition import TopicPartition
@@ -334,7 +334,8 @@ class LogLoader:
                             self._accepted(state, job, found)
                         state.logs[job.tp] = found
                     elif _broken(found):
-                        self._damaged.handle(state, job.tp, job.topic_id, job.directory, str(found))
+                        ahead = isinstance(found, LogAhead)
+                        self._damaged.handle(state, job.tp, job.topic_id, job.directory, str(found), ahead=ahead)
                     else:
                         raise found
             except OSError as error:

@@ -1,6 +1,6 @@
 """Moving replicas between the directories of one broker: the copies, how they follow, and how they take their replica's place.
 
-Source: KIP-113, KIP-858; KAFKA-16082, KAFKA-16297; JB-09 to JB-11.
+Source: KIP-113, KIP-858; KAFKA-16082, KAFKA-16297; JB-09 to JB-11; QU-10.
 """
 
 from __future__ import annotations
@@ -17,8 +17,10 @@ from kraftlite.log.log import Log, OpenLog
 from kraftlite.model.errors import ApiError, ErrorCode
 from kraftlite.model.ids import random_uuid
 from kraftlite.model.topic_partition import TopicPartition
+from kraftlite.quotas.rates import KAFKAS_WINDOWS
 from kraftlite.replication.consume import find_divergence
 from kraftlite.replication.follower_state import last_fetched_epoch, truncate_to_divergence
+from kraftlite.replication.throttle import Throttle
 from kraftlite.runtime.ports import Ports
 from kraftlite.runtime.trace import NullTracer
 from kraftlite.runtime.trace.broker import ReplicaMoved, ReplicaMoveEnded, ReplicaMoveStarted
@@ -59,6 +61,7 @@ class LogMoves:
         self._taken_back: dict[tuple[UUID, int], UUID] = {}
         """The target of the last move of a replica that was reported and did not come about."""
         self.report: Callable[[UUID, int, UUID], None] = lambda topic_id, partition, directory_id: None
+        self.throttle = Throttle(KAFKAS_WINDOWS, ports.clock.now_ms)
         self.on_started: Callable[[], None] = lambda: None
         self.retire: Callable[[LogDirState, Log], None] = lambda state, log: None
         """Takes a log that was renamed `-delete`."""
@@ -145,7 +148,8 @@ class LogMoves:
     # --- following ----------------------------------------------------------------------------------------------------
 
     def step(self, move: Move) -> bool:
-        """Copy the next records, and return whether there were any. A copy that cannot follow is begun anew by the next step."""
+        """Copy the next records, and return whether there were any: there are none over the throttle's bound. A copy that cannot
+        follow is begun anew by the next step."""
         if self._moves.get(move.tp) is not move:
             return False
         current = move.source.logs[move.tp]
@@ -166,6 +170,8 @@ class LogMoves:
         copy = move.copy
         if not current.log_start_offset <= copy.leo < current.leo or self._diverging(copy, current) is not None:
             return b""
+        if self.throttle.exceeded():
+            return b""
         return current.read(copy.leo, STEP_BYTES, up_to=current.leo)
 
     @staticmethod
@@ -184,6 +190,7 @@ class LogMoves:
         if copy.config is not current.config:
             copy.update_config(current.config)
         if data:
+            self.throttle.count(len(data))
             copy.append_as_follower(data, allow_gaps=True, wall_ms=self._ports.clock.wall_ms())
         elif self._diverging(copy, current) is not None:
             self._cut(copy, current)

@@ -304,8 +304,8 @@ def _vouches_alone(image: MetadataImage, node_id: NodeId, tp: TopicPartition, *,
     isr, elr = registration.isr, registration.elr
     if not image.features.level(ELIGIBLE_LEADER_REPLICAS_VERSION):
         return isr == (node_id,) or (not isr and node_id in elr)
-    if clean:
-        return isr == (node_id,) or node_id in elr
+    if clean and (isr == (node_id,) or node_id in elr):
+        return True
     return all(it == node_id for it in (*isr, *elr)) and node_id in (*isr, *elr, *registration.last_known_elr)
 
 

@@ -150,6 +150,7 @@ class BrokerServer:
         await self.lifecycle.wait_caught_up()
         self._publishing = True
         self.log_dirs.log_moves.report = self.assignments.report
+        self.log_dirs.log_moves.throttle = self.replicas.throttles.moves
         self.assignments.start()
         self._loader.install_publishers([self.publisher])
         await self.publisher.wait_first_publish()

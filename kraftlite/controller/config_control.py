@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from functools import partial
 from typing import Final
 
 from kraftlite.controller.policies import Verdicts, pending
@@ -123,41 +124,43 @@ class ConfigControl:
     ) -> Steps[ControllerResult[AlterConfigsResponse]]:
         """Each resource by itself: a bad key leaves its resource unchanged, the others proceed (CM-47). `verdicts`: of the
         policy, where there is one."""
-        records = BoundedRecords()
-        results = []
-        count = Counter((entry.resource_type, entry.resource_name) for entry in request.resources)
-        for entry in request.resources:
-            yield
-            resource = (entry.resource_type, entry.resource_name)
-            try:
-                self._check_once(resource, count)
-                found = self._changes(resource, entry.changes, verdicts)
-            except ApiError as error:
-                results.append(_result(resource, error))
-                continue
-            records.extend(found)
-            results.append(_result(resource, None))
-        return self._finish(records, results, request.validate_only or pending(verdicts))
+        wanted = [
+            ((it.resource_type, it.resource_name), partial(self._changes, changes=it.changes, verdicts=verdicts))
+            for it in request.resources
+        ]
+        return self._alter(wanted, request.validate_only, verdicts)
 
     def legacy_alter(
         self, request: AlterConfigsRequest, verdicts: Verdicts | None = None
     ) -> Steps[ControllerResult[AlterConfigsResponse]]:
         """Replaces the whole set of each resource (CM-50)."""
+        wanted = [
+            ((it.resource_type, it.resource_name), partial(self._replacement, configs=it.configs, verdicts=verdicts))
+            for it in request.resources
+        ]
+        return self._alter(wanted, request.validate_only, verdicts)
+
+    def _alter(
+        self,
+        wanted: Sequence[tuple[Resource, Callable[[Resource], list[MetadataRecord]]]],
+        validate_only: bool,
+        verdicts: Verdicts | None,
+    ) -> Steps[ControllerResult[AlterConfigsResponse]]:
+        """Each resource with what finds its records, or raises ApiError."""
         records = BoundedRecords()
         results = []
-        count = Counter((entry.resource_type, entry.resource_name) for entry in request.resources)
-        for entry in request.resources:
+        count = Counter(resource for resource, _ in wanted)
+        for resource, found_for in wanted:
             yield
-            resource = (entry.resource_type, entry.resource_name)
             try:
                 self._check_once(resource, count)
-                found = self._replacement(resource, entry.configs, verdicts)
+                found = found_for(resource)
             except ApiError as error:
                 results.append(_result(resource, error))
                 continue
             records.extend(found)
             results.append(_result(resource, None))
-        return self._finish(records, results, request.validate_only or pending(verdicts))
+        return self._finish(records, results, validate_only or pending(verdicts))
 
     def _finish(
         self, records: BoundedRecords, results: list[AlterConfigsResult], validate_only: bool

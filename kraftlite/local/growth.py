@@ -19,7 +19,7 @@ from kraftlite.client.cluster import ClusterClient, check
 from kraftlite.client.drain import drain, held_by
 from kraftlite.client.errors import ClientError, RequestRefused
 from kraftlite.client.moves import named
-from kraftlite.client.voters import add_voter, remove_voter
+from kraftlite.client.voters import add_voter, cannot_leave, remove_voter
 from kraftlite.local import process
 from kraftlite.local.client import VOTERS_UPGRADE, cluster_at, controllers_at, voter_directories
 from kraftlite.local.cluster import check_config, start, stop_nodes
@@ -245,11 +245,8 @@ def _voters_without(cluster: LocalCluster, node: LocalNode, controllers: Cluster
     voters = voter_directories(controllers)
     if node.id not in voters:
         return None
-    left = [one for one in voters if one != node.id]
-    running = [it.id for it in cluster.nodes if it.id in left and it.state == process.RUNNING]
-    if len(running) <= len(left) // 2:
-        runs = f"of the voters {', '.join(map(str, left))} only {len(running)} run" if left else "it is the only voter"
-        raise LocalError(f"controller {node.id} cannot leave: {runs}; start the others, or add one with kraftlite add-controller")
+    if why := cannot_leave(voters, node.id, [it.id for it in cluster.nodes if it.state == process.RUNNING]):
+        raise LocalError(f"{why}; start the others, or add one with kraftlite add-controller")
     directory = voters[node.id]
     assert directory is not None, "voters that can be changed have directory ids"
     return directory

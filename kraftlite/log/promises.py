@@ -18,6 +18,10 @@ class LogDamaged(Exception):
     """Records that nobody deleted are not there; the message names file and offsets. Nothing of what is there was changed."""
 
 
+class LogAhead(LogDamaged):
+    """The log has records of a later leader epoch than the metadata knows. It is the metadata that has lost something."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Promise:
     """`stated`: what the log was known to hold; None: nobody knows.

@@ -22,9 +22,11 @@ from kraftlite.log.indexes import CorruptIndex
 from kraftlite.log.leftovers import remove_leftovers
 from kraftlite.log.producer_reload import reload_producers
 from kraftlite.log.producers import ProducerState
-from kraftlite.log.promises import LogDamaged, Promise, base_of, bases_of, check_names
+from kraftlite.log.promises import LogAhead, LogDamaged, Promise, base_of, bases_of, check_names
 from kraftlite.log.segment import (
+    INDEX_SUFFIX,
     SEGMENT_SUFFIXES,
+    TXN_INDEX_SUFFIX,
     Segment,
     segment_path,
 )
@@ -219,11 +221,28 @@ class Loader:
                 self.disk.rmtree(path)  # somebody's; under this name it is in the way of the file
             self.tracer.emit(EpochsCollected(tp=self.tp, reason=str(error)))
             return LeaderEpochCache(), False
+        self._check_not_ahead(epochs, segments)
         problem = self._wrong_epochs(epochs, segments, log_start_offset, clean)
         if problem is None:
             return epochs, True
         self.tracer.emit(EpochsCollected(tp=self.tp, reason=f"{path}: {problem}"))
         return LeaderEpochCache(), False
+
+    def _check_not_ahead(self, epochs: LeaderEpochCache, segments: SegmentList) -> None:
+        """Check that the metadata is not older than the log. Raises LogAhead.
+
+        No bit that flips gives a batch and the file the same epoch at the same offset: then there was such a leader, and who does
+        not know of it is a controller whose files were put back from a copy. What is damaged is not the log.
+        """
+        if self.max_epoch is None or self.promise is None or self.promise.accept_loss:
+            return
+        for epoch, start in epochs.entries:
+            header = _header_at(segments, start) if epoch > self.max_epoch else None
+            if header is not None and header.partition_leader_epoch == epoch:
+                raise LogAhead(
+                    f"{self.directory} has records of leader epoch {epoch} from {header.base_offset} on, though the metadata "
+                    f"knows no later one than {self.max_epoch}: the metadata of the controllers is older than this log"
+                )
 
     def _wrong_epochs(self, epochs: LeaderEpochCache, segments: SegmentList, log_start_offset: int, clean: bool) -> str | None:
         latest = epochs.latest_epoch
@@ -256,6 +275,8 @@ class Loader:
             segment = segments[index]
             try:
                 segment.txn_index.load(self.disk)
+                if self._lost_aborted(segment):
+                    return index, f"{segment.path} has transactions, and all of its indexes are gone"
                 last = segment.check_tail(crc=index + 1 == len(segments))
             except (ApiError, CorruptIndex) as error:
                 return index, str(error)
@@ -271,6 +292,13 @@ class Loader:
             elif end > recovery_point and ends_there:
                 return index, f"{segment.path} ends at offset {end}, though the log was closed at {recovery_point}"
         return None
+
+    def _lost_aborted(self, segment: Segment) -> bool:
+        """Return whether the transaction index went with the others. That of a segment without aborted transactions has no file,
+        so it is not missed by itself; but who removes indexes, because they are made again, removes all of them (LG-28).
+        """
+        present = (self.disk.stat(segment_path(self.directory, segment.base_offset, s)) for s in (INDEX_SUFFIX, TXN_INDEX_SUFFIX))
+        return segment.size > 0 and not any(present) and any(h.is_control and h.is_transactional for _, h in segment.headers())
 
     def _may_miss(self, offset: int) -> bool:
         """Return whether there may be a gap right before `offset`."""
@@ -405,6 +433,15 @@ class Loader:
         )
         segments.restart(self._create(offset))
         self.disk.sync_dir(self.directory)
+
+
+def _header_at(segments: SegmentList, offset: int) -> BatchHeader | None:
+    """Return the header of the batch with this offset; None where there is none that can be read."""
+    with contextlib.suppress(ApiError):
+        for segment in segments.from_offset(offset):
+            position = segment.position_of(offset) if segment.size else None
+            return None if position is None else next((header for _, header in segment.headers(position)), None)
+    return None
 
 
 def _note_epoch(epochs: LeaderEpochCache, header: BatchHeader) -> str | None:

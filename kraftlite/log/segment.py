@@ -306,6 +306,8 @@ class Segment:
         for position, header in self.headers(self.offset_index.boundary_at_or_below(self.size)):
             if header.magic != MAGIC or header.last_offset < self.base_offset:
                 raise ApiError(ErrorCode.CORRUPT_MESSAGE, f"{self.path}: no batch at byte {position}")
+            if found is not None and header.base_offset < found.next_offset:
+                raise ApiError(ErrorCode.CORRUPT_MESSAGE, f"{self.path}: the offsets go back at byte {position}")
             if crc and not check_crc(self.file.pread(header.size_bytes, position), header):
                 raise ApiError(ErrorCode.CORRUPT_MESSAGE, f"{self.path}: the CRC of the batch at byte {position} does not match")
             found = header

@@ -169,6 +169,8 @@ _BROKER: tuple[_Row, ...] = (
     ("replica.selector.class", _S, None, None, _RO, "Chooses the replica that a consumer reads from."),
     ("replication.quota.window.num", _I, "11", _POSITIVE, _RO, "Samples that a replication throttle looks at."),
     ("replication.quota.window.size.seconds", _I, "1", _POSITIVE, _RO, "Length of a replication throttle's sample."),
+    ("alter.log.dirs.replication.quota.window.num", _I, "11", _POSITIVE, _RO, "Samples that the throttle of moves looks at."),
+    ("alter.log.dirs.replication.quota.window.size.seconds", _I, "1", _POSITIVE, _RO, "Length of a sample of that throttle."),
     ("leader.replication.throttled.rate", _L, _NEVER, _NATURAL, _ONE, "Bytes a second sent to throttled followers."),
     ("follower.replication.throttled.rate", _L, _NEVER, _NATURAL, _ONE, "Bytes a second fetched for throttled replicas."),
     (

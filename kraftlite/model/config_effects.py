@@ -108,13 +108,6 @@ _REFUSED: Final[tuple[tuple[str, str, str], ...]] = (
         "client.quota.callback.class",
     ),
     (
-        "Quotas of moves between directories",
-        "such moves are not throttled; remove it",
-        """
-        alter.log.dirs.replication.quota.window.num=11 alter.log.dirs.replication.quota.window.size.seconds=1
-        """,
-    ),
-    (
         "Tiered storage",
         "there is no tiered storage; remove it",
         """
@@ -152,13 +145,6 @@ _REFUSED: Final[tuple[tuple[str, str, str], ...]] = (
         "Java classes cannot be loaded; remove it, and let Prometheus read kraftlite.metrics.port",
         "kafka.metrics.reporters",
     ),
-)
-
-_STORED: Final = (
-    "Throttles of moves between directories",
-    "such moves are not throttled; remove it (set through the admin API it is stored and not applied, as "
-    "kafka-reassign-partitions sets and clears it)",
-    "replica.alter.log.dirs.io.max.bytes.per.second",
 )
 
 TLS_OF_LISTENERS: Final = "TLS"
@@ -349,8 +335,6 @@ def _rules() -> Iterator[tuple[Rule, str]]:
     for effect, rows in ((Effect.REFUSED, _REFUSED), (Effect.IN_PART, _IN_PART), (Effect.NONE, _NONE)):
         for title, words, names in rows:
             yield Rule(effect, title, words), names
-    title, words, names = _STORED
-    yield Rule(Effect.REFUSED, title, words, dynamic=Effect.NONE), names
     title, words, names = _TLS
     yield Rule(Effect.APPLIED, title, words), names
     title, words, names = _NOT_LIVE

@@ -6,7 +6,7 @@ Source: KIP-595 "Quorum State Machine"; RF-01, RF-04, RF-11, RF-13, RF-23.
 from __future__ import annotations
 
 import random
-from typing import TypeVar
+from typing import Final, TypeVar
 from uuid import UUID
 
 from kraftlite.model.ids import Endpoint, NodeId
@@ -23,6 +23,9 @@ from kraftlite.raft.states import Candidate, Follower, Leader, Prospective, Resi
 from kraftlite.raft.voters import ReplicaKey, Voter, VoterSet, listening_voter
 from kraftlite.runtime.ports import Tracer
 from kraftlite.runtime.trace import raft as trace
+
+REFUSAL_TOLD_MS: Final = 10_000
+"""The same refusal of the same peer is told once in this time: a peer that cannot be followed is asked several times a second."""
 
 Asked = TypeVar("Asked", bound=RaftRequest)
 Answered = TypeVar("Answered", bound=RaftResponse)
@@ -66,6 +69,8 @@ class RaftContext:
         self.now_ms = 0
         self.wall_ms = 0
         self.out = Output()
+        self._refused: tuple[tuple[NodeId, str, str], int] | None = None
+        """What was refused last, and when that was told."""
 
     # who we are
 
@@ -260,7 +265,11 @@ class RaftContext:
         return None
 
     def refuse(self, peer_id: NodeId, message: str, reason: str) -> None:
-        """Trace that nothing was done about what this peer said."""
+        """Trace that nothing was done about what this peer said; once in ten seconds where it says the same again and again."""
+        said = (peer_id, message, reason)
+        if self._refused is not None and self._refused[0] == said and self.now_ms < self._refused[1] + REFUSAL_TOLD_MS:
+            return
+        self._refused = (said, self.now_ms)
         self.tracer.emit(trace.PeerRefused(message=message, peer_id=peer_id, raft_epoch=self.epoch, reason=reason))
 
     def heard(

@@ -45,6 +45,8 @@ class ReplicationConfig:
     transaction_max_timeout_ms: int = 900_000
     throttle_windows: QuotaWindows = field(default_factory=QuotaWindows)
     """`replication.quota.window.*`."""
+    move_windows: QuotaWindows = field(default_factory=QuotaWindows)
+    """`alter.log.dirs.replication.quota.window.*`."""
 
     @property
     def rack_aware(self) -> bool:
@@ -79,5 +81,9 @@ class ReplicationConfig:
             transaction_max_timeout_ms=typed("transaction.max.timeout.ms"),
             throttle_windows=QuotaWindows(
                 typed("replication.quota.window.num"), typed("replication.quota.window.size.seconds") * 1_000
+            ),
+            move_windows=QuotaWindows(
+                typed("alter.log.dirs.replication.quota.window.num"),
+                typed("alter.log.dirs.replication.quota.window.size.seconds") * 1_000,
             ),
         )

@@ -117,7 +117,7 @@ class ReplicaManager:
         self.counts = ReplicaCounts(table, ports.clock, config.transaction_max_timeout_ms)
         self._consume = ConsumePath(table, self._deadlines, self.handle_io_error, rack_aware=config.rack_aware)
         self._delete_records = DeleteRecordsPath(table, self._deadlines, logs, self.handle_io_error)
-        self.throttles = ReplicationThrottles(config.broker_id, config.throttle_windows, ports.clock.now_ms)
+        self.throttles = ReplicationThrottles(config.broker_id, config.throttle_windows, config.move_windows, ports.clock.now_ms)
         self._service = ReplicaService(ports, config.cluster_id, table, self.handle_io_error, self.throttles.leader)
         self._fetchers = FetcherManager(
             ports,

@@ -1,7 +1,8 @@
-"""Bounds of the bytes that are sent to followers, and fetched from leaders, for the partitions that an operator lists.
+"""Bounds of the bytes that are sent to followers, and fetched from leaders, for the partitions that an operator lists, and of
+those that are copied between the directories of a broker.
 
 A replica that is in sync is never held back: it would leave the ISR. Consumers are none of this (KAFKA-13614).
-Source: KIP-73; QU-10; Kafka's ReplicationQuotaManager.
+Source: KIP-73, KIP-113; QU-10; Kafka's ReplicationQuotaManager.
 """
 
 from __future__ import annotations
@@ -19,17 +20,35 @@ LEADER_RATE: Final = "leader.replication.throttled.rate"
 LEADER_REPLICAS: Final = "leader.replication.throttled.replicas"
 FOLLOWER_RATE: Final = "follower.replication.throttled.rate"
 FOLLOWER_REPLICAS: Final = "follower.replication.throttled.replicas"
+MOVES_RATE: Final = "replica.alter.log.dirs.io.max.bytes.per.second"
 
 
-class ReplicationThrottle:
-    """One of the two. `bound`: bytes a second; None: nobody is held back."""
+class Throttle:
+    """Bytes a second. `bound`: as many are allowed; None: any number of them."""
 
     def __init__(self, windows: QuotaWindows, now_ms: Callable[[], int]) -> None:
         self._now_ms = now_ms
         self._rate = WindowedRate(windows)
+        self.bound: int | None = None
+
+    def exceeded(self) -> bool:
+        return self.bound is not None and self.rate() > self.bound
+
+    def rate(self) -> float:
+        return self._rate.simple_rate(self._now_ms())
+
+    def count(self, size: int) -> None:
+        if size:
+            self._rate.record(size, self._now_ms())
+
+
+class ReplicationThrottle(Throttle):
+    """One of the two between brokers: it counts the partitions that are listed."""
+
+    def __init__(self, windows: QuotaWindows, now_ms: Callable[[], int]) -> None:
+        super().__init__(windows, now_ms)
         self._topics: dict[str, frozenset[int] | None] = {}
         """The listed partitions; None: all of the topic."""
-        self.bound: int | None = None
 
     def set_topic(self, topic: str, listed: frozenset[int] | None) -> None:
         if listed is not None and not listed:
@@ -43,31 +62,26 @@ class ReplicationThrottle:
         listed = self._topics[tp.topic]
         return listed is None or tp.partition in listed
 
-    def exceeded(self) -> bool:
-        return self.bound is not None and self.rate() > self.bound
-
-    def rate(self) -> float:
-        return self._rate.simple_rate(self._now_ms())
-
     def record(self, tp: TopicPartition, size: int) -> None:
         """Count bytes of a partition, if it is listed."""
-        if self._topics and size and self.lists(tp):
-            self._rate.record(size, self._now_ms())
+        if self._topics and self.lists(tp):
+            self.count(size)
 
 
 class ReplicationThrottles:
-    """Both throttles of a broker, and what the configuration says of them."""
+    """The throttles of a broker, and what the configuration says of them. `moves`: of copies between its directories."""
 
-    def __init__(self, broker_id: NodeId, windows: QuotaWindows, now_ms: Callable[[], int]) -> None:
+    def __init__(self, broker_id: NodeId, windows: QuotaWindows, of_moves: QuotaWindows, now_ms: Callable[[], int]) -> None:
         self._broker_id = str(broker_id)
         self.leader = ReplicationThrottle(windows, now_ms)
         self.follower = ReplicationThrottle(windows, now_ms)
+        self.moves = Throttle(of_moves, now_ms)
 
     def update_rates(self, values: Mapping[str, str]) -> None:
         """Take over the values in force for this broker."""
-        for throttle, name in ((self.leader, LEADER_RATE), (self.follower, FOLLOWER_RATE)):
-            bound: int = value_of(values, name)
-            throttle.bound = bound if bound < MAX_INT64 else None
+        for throttle, name in ((self.leader, LEADER_RATE), (self.follower, FOLLOWER_RATE), (self.moves, MOVES_RATE)):
+            bound: float = value_of(values, name)
+            throttle.bound = int(bound) if bound < MAX_INT64 else None
 
     def update_topic(self, topic: str, values: Mapping[str, str]) -> None:
         """Take over a topic's own configuration; empty: it has none any more."""

@@ -62,6 +62,8 @@ KNOBS: Final[tuple[tuple[Values, ...], ...]] = (
     _of("replica.fetch.response.max.bytes", 0, 777, 10 * MIB),
     _of("replica.socket.timeout.ms", 700, 3001, 30_000),
     _of("num.replica.fetchers", 1, 2, 5),
+    _of("replica.alter.log.dirs.io.max.bytes.per.second", 20_000, 1_000_000, "1.7976931348623157E308"),
+    _of("alter.log.dirs.replication.quota.window.num", 2, 5, 11),
     # logs: what is written, and when it is rolled, flushed and checkpointed
     _of("log.segment.bytes", 300, 5000, KIB * MIB),
     _of("log.roll.ms", 200, 1500, 7 * _DAY_MS),
@@ -204,6 +206,7 @@ NOT_DRAWN: Final[Mapping[str, str]] = {
     ),
     **dict.fromkeys(
         (
+            "alter.log.dirs.replication.quota.window.size.seconds",
             "controller.quota.window.num",
             "controller.quota.window.size.seconds",
             "follower.replication.throttled.rate",

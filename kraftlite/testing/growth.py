@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from typing import Final, NoReturn
 
 from kraftlite.client.errors import ClientError
 from kraftlite.client.moves import planned_moves
+from kraftlite.client.voters import Change, cannot_leave
 from kraftlite.model.errors import ApiError, ErrorCode
 from kraftlite.model.ids import NodeId, VoterEndpoint
 from kraftlite.model.messages.controller import (
@@ -20,7 +21,7 @@ from kraftlite.model.messages.controller import (
     UnregisterBrokerRequest,
 )
 from kraftlite.model.messages.methods import ADD_VOTER, ALTER_PARTITION_REASSIGNMENTS, REMOVE_VOTER, UNREGISTER_BROKER
-from kraftlite.model.messages.raft import AddVoterRequest, RemoveVoterRequest
+from kraftlite.model.messages.raft import AddVoterRequest, AddVoterResponse, RemoveVoterRequest, RemoveVoterResponse
 from kraftlite.model.method import Method, Req, Res
 from kraftlite.runtime.ports import TransportError
 from kraftlite.testing.errors import ClusterError, WaitTimeout
@@ -97,11 +98,9 @@ def _voters(views: Views) -> tuple[int, ...]:
 
 
 def _check_voters_without(nodes: Nodes, views: Views, node_id: int) -> None:
-    voters = _voters(views)
-    left = [it for it in voters if it != node_id]
-    running = [it for it in left if nodes.state(it) == "running"]
-    if node_id in voters and len(running) <= len(left) // 2:
-        raise ClusterError(f"controller {node_id} cannot leave: of the voters {left} only {len(running)} run")
+    running = [it.node_id for it in nodes.plans if nodes.state(it.node_id) == "running"]
+    if why := cannot_leave(_voters(views), node_id, running):
+        raise ClusterError(why)
 
 
 async def _add_voter(nodes: Nodes, views: Views, node_id: int, end_s: float) -> None:
@@ -113,29 +112,45 @@ async def _add_voter(nodes: Nodes, views: Views, node_id: int, end_s: float) -> 
         listeners=(endpoint,),
         ack_when_committed=True,
     )
-    while True:
-        answer = await _at_controller(nodes, views, ADD_VOTER, request, end_s)
-        if answer.error in (ErrorCode.NONE, ErrorCode.DUPLICATE_VOTER):
-            return
-        await _pause(nodes, end_s, answer.error, f"controller {node_id} was not added to the voters: {answer.message}")
+    change = Change.adding()
+    await _carry_out(
+        nodes,
+        change,
+        lambda: _at_controller(nodes, views, ADD_VOTER, request, end_s, lost=change.lost),
+        end_s,
+        f"controller {node_id} was not added to the voters",
+    )
 
 
 async def _remove_voter(nodes: Nodes, views: Views, node_id: int, end_s: float) -> None:
     request = RemoveVoterRequest(cluster_id=None, voter_id=NodeId(node_id), voter_directory_id=nodes.directories[node_id])
+    change = Change.removing()
+    await _carry_out(
+        nodes,
+        change,
+        lambda: _at_controller(nodes, views, REMOVE_VOTER, request, end_s, lost=change.lost),
+        end_s,
+        f"controller {node_id} was not removed from the voters",
+    )
+
+
+async def _carry_out(
+    nodes: Nodes,
+    change: Change,
+    ask: Callable[[], Coroutine[None, None, AddVoterResponse | RemoveVoterResponse]],
+    end_s: float,
+    failed: str,
+) -> None:
+    """Ask until the voters are changed. Raises ClusterError for an answer that is final."""
     while True:
-        answer = await _at_controller(nodes, views, REMOVE_VOTER, request, end_s)
-        if answer.error is ErrorCode.NONE or (answer.error is ErrorCode.VOTER_NOT_FOUND and node_id not in _voters(views)):
+        answer = await ask()
+        if change.is_done(answer.error):
             return
-        await _pause(nodes, end_s, answer.error, f"controller {node_id} was not removed from the voters: {answer.message}")
-
-
-async def _pause(nodes: Nodes, end_s: float, error: ErrorCode, what: str) -> None:
-    """Before the question is asked again. Raises ClusterError for an answer that is final."""
-    if error not in (ErrorCode.REQUEST_TIMED_OUT, ErrorCode.NOT_LEADER_OR_FOLLOWER):
-        raise ClusterError(f"{what} ({error.name})")
-    if time.monotonic() > end_s:
-        _late(nodes, what)
-    await asyncio.sleep(POLL_S)
+        if not change.goes_on(answer.error):
+            raise ClusterError(f"{failed}: {answer.message} ({answer.error.name})")
+        if time.monotonic() > end_s:
+            _late(nodes, f"{failed}: {answer.message}")
+        await asyncio.sleep(POLL_S)
 
 
 # --- replicas
@@ -178,18 +193,28 @@ async def _drain(nodes: Nodes, views: Views, leaving: int, fewer_replicas: bool)
 # --- asking
 
 
-async def _at_controller(nodes: Nodes, views: Views, method: Method[Req, Res], request: Req, end_s: float) -> Res:
-    """Ask the active controller, and whoever is it later where one does not answer. Raises ClusterError for a refusal."""
+async def _at_controller(
+    nodes: Nodes,
+    views: Views,
+    method: Method[Req, Res],
+    request: Req,
+    end_s: float,
+    *,
+    lost: Callable[[], None] = lambda: None,
+) -> Res:
+    """Ask the active controller, and whoever is it later where one does not answer, which `lost` is told. Raises ClusterError for
+    a refusal."""
     while True:
         active = views.controller()
         try:
             if active is not None:
                 return await views.ask(active, method, request, ATTEMPT_MS)
         except TransportError:
-            pass  # it is gone, or slow: the next one is asked
+            lost()  # it is gone, or slow: the next one is asked
         except ApiError as error:
             if error.code not in (ErrorCode.NOT_CONTROLLER, ErrorCode.REQUEST_TIMED_OUT):
                 raise ClusterError(f"{method.name} was refused: {error}") from None
+            lost()
         if time.monotonic() > end_s:
             _late(nodes, f"no controller answered {method.name}")
         await asyncio.sleep(POLL_S)

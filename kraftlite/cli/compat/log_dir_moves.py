@@ -68,16 +68,20 @@ def start(cluster: ClusterClient, wanted: Mapping[Replica, str], timeout_ms: int
         click.echo(f"Successfully started moving log directory to {path} for replica {topic}-{index} with broker {broker} ")
 
 
-def verify(cluster: ClusterClient, wanted: Mapping[Replica, str]) -> None:
-    """Print of each move whether it is over."""
+def verify(cluster: ClusterClient, wanted: Mapping[Replica, str]) -> bool:
+    """Print of each move whether it is over; returns whether all are."""
+    over = True
     for broker in sorted({broker for _, broker in wanted}):
         mine = {partition: path for (partition, one), path in wanted.items() if one == broker}
         directories = describe_log_dirs(cluster, broker, list(mine)) if broker in cluster.brokers() else []
         for partition, path in sorted(mine.items()):
-            click.echo(_state(partition, broker, path, directories))
+            state, done = _state(partition, broker, path, directories)
+            click.echo(state)
+            over &= done
+    return over
 
 
-def _state(partition: Partition, broker: int, target: str, directories: list[dict[str, object]]) -> str:
+def _state(partition: Partition, broker: int, target: str, directories: list[dict[str, object]]) -> tuple[str, bool]:
     replica, name = _name((partition, broker)), f"{partition[0]}-{partition[1]}"
     current = copy = None
     for directory in directories:
@@ -86,14 +90,14 @@ def _state(partition: Partition, broker: int, target: str, directories: list[dic
                 current, copy = (current, directory["logDir"]) if one["isFuture"] else (directory["logDir"], copy)
     if current is None:
         where = f"Partition {name} is not found in any live log dir on broker {broker}."
-        return f"{where} There is likely an offline log dir on the broker."
+        return f"{where} There is likely an offline log dir on the broker.", False
     if current == target:
-        return f"Reassignment of replica {replica} completed successfully."
+        return f"Reassignment of replica {replica} completed successfully.", True
     if copy == target:
-        return f"Reassignment of replica {replica} is still in progress."
+        return f"Reassignment of replica {replica} is still in progress.", False
     if copy is None:
-        return f"Partition {name} on broker {broker} is not being moved from log dir {current} to {target}."
-    return f"Partition {name} on broker {broker} is being moved to log dir {copy} instead of {target}."
+        return f"Partition {name} on broker {broker} is not being moved from log dir {current} to {target}.", True
+    return f"Partition {name} on broker {broker} is being moved to log dir {copy} instead of {target}.", False
 
 
 def _name(replica: Replica) -> str:

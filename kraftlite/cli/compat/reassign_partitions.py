@@ -1,7 +1,4 @@
-"""kafka-reassign-partitions. Source: TO-17 to TO-19; Kafka's ReassignPartitionsCommand.
-
-Departs: replicas cannot be moved between the directories of a broker, so `log_dirs` may only say "any".
-"""
+"""kafka-reassign-partitions. Source: TO-17 to TO-19, JB-14; Kafka's ReassignPartitionsCommand."""
 
 from __future__ import annotations
 
@@ -13,7 +10,7 @@ from typing import Any
 
 import click
 
-from kraftlite.cli.compat.log_dir_moves import ask, read_directories, start, verify
+from kraftlite.cli.compat.log_dir_moves import Replica, ask, read_directories, start, verify
 from kraftlite.cli.compat.tool import Parser, ToolError, UsageError, cluster_of, exactly_one
 from kraftlite.cli.files import read_text
 from kraftlite.client.admin import (
@@ -30,11 +27,9 @@ from kraftlite.model.ids import NodeId
 from kraftlite.model.messages.choices import AlterConfigOp, ConfigResourceType
 
 ACTIONS = ("generate", "execute", "verify", "cancel", "list")
-_BROKER_THROTTLES = (
-    "leader.replication.throttled.rate",
-    "follower.replication.throttled.rate",
-    "replica.alter.log.dirs.io.max.bytes.per.second",
-)
+_REPLICATION_RATES = ("leader.replication.throttled.rate", "follower.replication.throttled.rate")
+_MOVES_RATE = "replica.alter.log.dirs.io.max.bytes.per.second"
+_BROKER_THROTTLES = (*_REPLICATION_RATES, _MOVES_RATE)
 _TOPIC_THROTTLES = ("leader.replication.throttled.replicas", "follower.replication.throttled.replicas")
 Assignment = dict[Partition, list[int]]
 
@@ -171,8 +166,7 @@ def _execute(cluster: ClusterClient, options: argparse.Namespace) -> None:
     rollback = {partition: current[partition] for partition in wanted}
     click.echo(f"Current partition replica assignment\n\n{as_json(rollback)}\n")
     click.echo("Save this to use as the --reassignment-json-file option during rollback")
-    if options.throttle is not None and options.throttle >= 0:
-        _set_throttles(cluster, wanted, current, options.throttle)
+    _set_throttles(cluster, wanted, current, directories, options)
     if directories:
         ask(cluster, directories)  # a replica that is not there yet is then made where it belongs
     results = alter_reassignments(cluster, wanted)
@@ -186,10 +180,30 @@ def _execute(cluster: ClusterClient, options: argparse.Namespace) -> None:
         start(cluster, directories, options.timeout)
 
 
-def _set_throttles(cluster: ClusterClient, wanted: Assignment, current: Mapping[Partition, list[int]], rate: int) -> None:
+def _set_throttles(
+    cluster: ClusterClient,
+    wanted: Assignment,
+    current: Mapping[Partition, list[int]],
+    directories: Mapping[Replica, str],
+    options: argparse.Namespace,
+) -> None:
+    between, moves = options.throttle, options.replica_alter_log_dirs_throttle
+    if max(-1 if rate is None else rate for rate in (between, moves)) < 0:
+        return
     click.echo(
         "Warning: You must run --verify periodically, until the reassignment completes, to ensure the throttle is removed."
     )
+    if between is not None and between >= 0:
+        _set_replication_throttles(cluster, wanted, current, between)
+    if moves is not None and moves >= 0:
+        for broker in sorted({broker for _, broker in directories}):
+            alter_configs(cluster, ConfigResourceType.BROKER, str(broker), [(_MOVES_RATE, AlterConfigOp.SET, str(moves))])
+        click.echo(f"The replica-alter-dir throttle limit was set to {moves} B/s")
+
+
+def _set_replication_throttles(
+    cluster: ClusterClient, wanted: Assignment, current: Mapping[Partition, list[int]], rate: int
+) -> None:
     nodes: set[int] = set()
     for topic in sorted({topic for topic, _index in wanted}):
         leaders, followers = [], []
@@ -204,7 +218,7 @@ def _set_throttles(cluster: ClusterClient, wanted: Assignment, current: Mapping[
         changes = [(key, AlterConfigOp.SET, value) for key, value in zip(_TOPIC_THROTTLES, lists, strict=True)]
         alter_configs(cluster, ConfigResourceType.TOPIC, topic, changes)
     for node in sorted(nodes & set(cluster.brokers())):
-        changes = [(key, AlterConfigOp.SET, str(rate)) for key in _BROKER_THROTTLES[:2]]
+        changes = [(key, AlterConfigOp.SET, str(rate)) for key in _REPLICATION_RATES]
         alter_configs(cluster, ConfigResourceType.BROKER, str(node), changes)
     click.echo(f"The inter-broker throttle limit was set to {rate} B/s")
 
@@ -229,8 +243,8 @@ def _verify(cluster: ClusterClient, options: argparse.Namespace) -> None:
         else:
             found, should = ",".join(map(str, current[topic, index])), ",".join(map(str, target))
             click.echo(f"There is no active reassignment of partition {name}, but replica set is {found} rather than {should}.")
-    verify(cluster, read_directories(options.reassignment_json_file))
-    if not list_reassignments(cluster) and not options.preserve_throttles:
+    moved = verify(cluster, read_directories(options.reassignment_json_file))
+    if moved and not list_reassignments(cluster) and not options.preserve_throttles:
         _clear_throttles(cluster, sorted({topic for topic, _index in current}))
 
 

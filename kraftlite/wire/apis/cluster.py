@@ -100,7 +100,8 @@ async def _update_features(call: Call, request: Any) -> Mapping[str, object]:
         "error_code": ErrorCode.NONE if top_level is None else top_level.error,
         "error_message": None if top_level is None else f"{_ALL_FAILED}: {top_level.message}",
         "results": [
-            {"feature": result.name, "error_code": result.error, "error_message": result.message} for result in response.results
+            {"feature": result.name, "error_code": result.error, "error_message": result.message or result.error.name}
+            for result in response.results
         ],
     }
 

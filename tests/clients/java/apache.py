@@ -116,11 +116,12 @@ def apache_kafka(
     listeners: Sequence[str] = (),
     more: tuple[Path, ...] = (),
     dynamic: bool = False,
+    formatted: Sequence[str] = (),
 ) -> Iterator[ApacheKafka]:
     """`nodes` combined nodes, with these configs on top of `SMALL`, or of Kafka's defaults when they run as in `production`.
     `listeners`: security protocols that have a listener beside the one in plain text. `more`: jars with classes that the
-    configs name. `dynamic`: the voter, of one node only, is in the log and not configured (KIP-853). tools.Missing: no Java, or
-    no jars."""
+    configs name. `dynamic`: the voter, of one node only, is in the log and not configured (KIP-853). `formatted`: more options of
+    `kafka-storage format`. tools.Missing: no Java, or no jars."""
     with tempfile.TemporaryDirectory(prefix="apache-kafka-") as folder:
         (Path(folder) / ".starting").touch()  # the mark of a directory whose ports are taken
         ports = reserve(Path(folder), range(19092, 19092 + (2 + len(listeners)) * nodes))
@@ -157,9 +158,8 @@ def apache_kafka(
                 }
                 file = cluster.folder / f"node-{n}.properties"
                 file.write_text("".join(f"{key}={value}\n" for key, value in properties.items()))
-                done = kafka_tool(
-                    "kafka-storage", "format", "-t", CLUSTER_ID, "-c", str(file), *(["--standalone"] if dynamic else [])
-                )
+                options = [*(["--standalone"] if dynamic else []), *formatted]
+                done = kafka_tool("kafka-storage", "format", "-t", CLUSTER_ID, "-c", str(file), *options)
                 if done.code != 0:
                     raise RuntimeError(f"kafka-storage format: {done.out}{done.err}")
                 cluster.start(n)

@@ -9,7 +9,7 @@ from kraftlite.log.log import Log
 from kraftlite.runtime.trace import ListTracer
 from kraftlite.runtime.trace.log import LogDoubted
 from tests.harness.disk import MemDisk
-from tests.harness.log_support import DIR, append, everything, open_log, values
+from tests.harness.log_support import DIR, append, end_txn, everything, open_log, values
 
 SMALL = LogConfig(segment_bytes=600, index_interval_bytes=100)
 
@@ -64,6 +64,40 @@ def test_lg_27_what_was_flushed_and_is_not_there_is_found_without_a_scan(clean: 
     assert again.leo == expected.get(damage, log.leo)
     append(again, "next", pid=1, seq=again.leo)
     assert values(again)[-1] == (again.leo - 1, b"next")
+
+
+@pytest.mark.parametrize("which", [0, 1, -1])
+@pytest.mark.parametrize("policy", ["delete", "compact"])
+def test_lg_27_a_segment_whose_batches_are_there_twice_is_cut_behind_the_first(which: int, policy: str) -> None:
+    """A copy that was resumed appends what was there: the offsets at the end are right, and those before begin again."""
+    disk, tracer = MemDisk(), ListTracer()
+    config = LogConfig(segment_bytes=600, index_interval_bytes=100, cleanup_policy=(policy,))
+    log = filled(disk, config=config)
+    path, good = path_of(log.segment_base_offsets[which]), everything(log)
+    disk.write_file_atomically(path, disk.read_file(path) * 2)
+    again = open_log(disk, config, clean=True, recovery_point=log.leo, tracer=tracer)
+    assert [event for event in tracer.events if isinstance(event, LogDoubted)]
+    assert good.startswith(everything(again))
+    assert again.leo == log.leo if which == -1 else again.leo == log.segment_base_offsets[which + 1]
+
+
+@pytest.mark.parametrize("clean", [True, False])
+def test_lg_28_indexes_that_are_all_gone_are_made_again_with_the_aborted_transactions(clean: bool) -> None:
+    """Kafka recovers a segment that has no offset index: its transaction index, too."""
+    disk = MemDisk()
+    log = open_log(disk, SMALL)
+    for number in range(24):
+        append(log, "x" * 60, f"v{number}", pid=number % 2, seq=number - number % 2, txn=True)
+        if number % 6 > 3:
+            end_txn(log, number % 2, commit=number > 12 and number % 2 == 0)
+    log.close()
+    assert len(log.segment_base_offsets) > 3
+    for name in disk.listdir(DIR):
+        if name.endswith("index"):
+            disk.unlink(f"{DIR}/{name}")
+    again = open_log(disk, SMALL, clean=clean, recovery_point=log.leo)
+    assert [list(segment.txn_index) for segment in again.segments] == [list(segment.txn_index) for segment in log.segments]
+    assert sum(len(segment.txn_index) for segment in again.segments) > 3
 
 
 def test_lg_27_nothing_is_doubted_that_is_as_it_was_closed() -> None:

@@ -6,9 +6,18 @@ from pathlib import Path
 
 import pytest
 
+from kraftlite.broker.handlers.admin import alter_configs
 from kraftlite.broker.handlers.log_dirs import describe_log_dirs
 from kraftlite.model.errors import ApiError, ErrorCode
+from kraftlite.model.messages.controller import (
+    AlterConfigOp,
+    ConfigChange,
+    ConfigResourceChange,
+    ConfigResourceType,
+    IncrementalAlterConfigsRequest,
+)
 from kraftlite.model.topic_partition import TopicPartition
+from kraftlite.replication.throttle import MOVES_RATE
 from tests.harness.node_cluster import MemCluster, MemNode
 from tests.spec.node.test_directories import A0, broker_of, cluster_of, is_told, logs_of, other_directory, settled
 
@@ -203,3 +212,33 @@ async def test_jb_09_what_is_refused(tmp_path: Path) -> None:
     logs_of(node)._fail(state, OSError(5, "gone"))
     assert code(A0, target) is ErrorCode.KAFKA_STORAGE_ERROR
     assert code(TopicPartition("b", 0), home) is ErrorCode.KAFKA_STORAGE_ERROR
+
+
+async def test_qu_10_a_move_copies_as_fast_as_the_broker_may(tmp_path: Path) -> None:
+    """Nothing is copied while the bytes of the last windows are over the bound, and what was begun ends when it is lifted."""
+    cluster, node, home, target = await with_a_replica(tmp_path)
+    moves = logs_of(node).log_moves
+    log = logs_of(node).get(A0)
+    assert log is not None
+    await set_bound(cluster, node, "1")
+    await cluster.until(lambda: moves.throttle.bound == 1, "the bound")
+    hold(node)
+    logs_of(node).moves.alter(A0, target)
+    await cluster.until(lambda: (move := moves.get(A0)) is not None and move.copy.leo == log.leo, "the first bytes")
+    assert await cluster.produce("a", "held back") is ErrorCode.NONE
+    await cluster.clock.run_for(5_000)
+    move = moves.get(A0)
+    assert move is not None and move.copy.leo < log.leo and logs_of(node).directory_of(A0) == home
+    await set_bound(cluster, node, None)
+    await cluster.until(lambda: moves.throttle.bound is None, "no bound")
+    await cluster.until(lambda: move.copy.leo == log.leo, "the rest")
+
+
+async def set_bound(cluster: MemCluster, node: MemNode, value: str | None) -> None:
+    operation = AlterConfigOp.DELETE if value is None else AlterConfigOp.SET
+    change = ConfigChange(name=MOVES_RATE, op=int(operation), value=value)
+    name = str(node.node_id)
+    resource = ConfigResourceChange(resource_type=ConfigResourceType.BROKER, resource_name=name, changes=(change,))
+    request = IncrementalAlterConfigsRequest(resources=(resource,), validate_only=False, timeout_ms=10_000)
+    answer = await cluster.call(alter_configs(broker_of(node).context, request), "the change")
+    assert [one.error for one in answer.resources] == [ErrorCode.NONE]

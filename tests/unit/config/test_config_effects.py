@@ -10,7 +10,7 @@ import pytest
 
 from kraftlite.config.server import ConfigError, ServerConfig, load
 from kraftlite.model.broker_configs import BROKER_CONFIGS, topic_synonyms
-from kraftlite.model.config_effects import EFFECTS, TOPIC_KEYS_WITHOUT_EFFECT, Effect, dynamic_refusal, effect_of
+from kraftlite.model.config_effects import EFFECTS, TOPIC_KEYS_WITHOUT_EFFECT, Effect, dynamic_refusal
 from kraftlite.model.cordoned import CORDONED_DIRS
 from kraftlite.model.topic_configs import TOPIC_CONFIGS
 from kraftlite.replication.enrol_driver import VERIFICATION
@@ -217,14 +217,6 @@ def test_what_is_refused_in_the_file_is_refused_while_the_node_runs(name: str, v
     assert told is not None and name in told and words in told
 
 
-def test_what_tools_set_for_a_while_is_stored() -> None:
-    name = "replica.alter.log.dirs.io.max.bytes.per.second"
-    assert dynamic_refusal(name, "1000") is None
-    assert f"{name}=1000: such moves are not throttled" in problem({name: "1000"})
-    found = effect_of(name)
-    assert found is not None and found.rule.dynamic is Effect.NONE
-
-
 KAFKAS_SERVER = """
 process.roles=broker,controller
 node.id=1
@@ -288,6 +280,7 @@ def test_what_may_change_while_a_node_runs_does_or_says_that_it_does_not() -> No
         "max.connection.creation.rate",
         "leader.replication.throttled.rate",
         "follower.replication.throttled.rate",
+        "replica.alter.log.dirs.io.max.bytes.per.second",
         "max.connections.per.ip",
         "max.connections.per.ip.overrides",
     }

@@ -10,7 +10,7 @@ from tests.harness.clock import FakeClock
 
 
 def throttles(clock: FakeClock) -> ReplicationThrottles:
-    return ReplicationThrottles(NodeId(2), QuotaWindows(), clock.now_ms)
+    return ReplicationThrottles(NodeId(2), QuotaWindows(), QuotaWindows(2), clock.now_ms)
 
 
 def test_qu_10_partitions_are_listed_for_this_broker_or_all_of_them() -> None:
@@ -39,3 +39,16 @@ def test_qu_10_only_listed_bytes_count_and_only_a_bound_holds_back() -> None:
     assert not found.leader.exceeded()
     found.update_rates({})
     assert found.leader.bound is None
+
+
+def test_qu_10_moves_between_directories_have_a_bound_of_their_own() -> None:
+    clock = FakeClock()
+    found = throttles(clock)
+    found.moves.count(5_000)
+    assert not found.moves.exceeded()
+    found.update_rates({"replica.alter.log.dirs.io.max.bytes.per.second": "1000.5"})
+    assert found.moves.bound == 1_000 and found.moves.exceeded() and not found.leader.exceeded()
+    clock.advance(2_001)
+    assert not found.moves.exceeded(), "two windows of a second"
+    found.update_rates({})
+    assert found.moves.bound is None
