@@ -1,4 +1,4 @@
-"""Invariant 93: what keeps a password safe is in the metadata log, and nowhere where people read (CI-18, CM-51)."""
+"""Invariant 93: what keeps a password safe is in the metadata log, and nowhere where people read (CM-51)."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class NoSecrets(HistoryChecker):
     def __init__(self, world: World) -> None:
         super().__init__(world)
         self.secrets: dict[bytes, str] = {}
-        """Whose each is."""
+        """The user to whose credential each key belongs."""
         self._pattern: re.Pattern[str] | None = None
 
     def on_call(self, source: NodeId, target: NodeId, method: AnyMethod, request: object) -> None:
