@@ -1,4 +1,4 @@
-"""The checkers of what administrators ask for: invariants 50 to 54, and 60."""
+"""The checkers of what administrators ask for: invariants 50 to 54, 60 and 93."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from kraftlite.sim.checkers.i52_moves import Moves
 from kraftlite.sim.checkers.i53_descriptions import Descriptions
 from kraftlite.sim.checkers.i54_reborn_topics import RebornTopics
 from kraftlite.sim.checkers.i60_self_reports import SelfReports
+from kraftlite.sim.checkers.i93_no_secrets import NoSecrets
 
 ADMINISTRATION: Final[tuple[CheckerFactory, ...]] = (
     MetadataWatch,
@@ -21,4 +22,5 @@ ADMINISTRATION: Final[tuple[CheckerFactory, ...]] = (
     Descriptions,
     RebornTopics,
     SelfReports,
+    NoSecrets,
 )

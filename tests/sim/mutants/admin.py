@@ -9,6 +9,7 @@ from kraftlite.broker.handlers import broker_changes, configs, quotas
 from kraftlite.broker.log_dirs import LogDirs
 from kraftlite.broker.metadata_cache import MetadataCache
 from kraftlite.broker.publisher import BrokerMetadataPublisher
+from kraftlite.controller import describe
 from kraftlite.controller.config_control import ConfigControl
 from kraftlite.controller.election_control import ElectionControl
 from kraftlite.controller.feature_control import FeatureControl
@@ -297,3 +298,9 @@ def much_about_quotas(patch: Patch) -> None:
 def strict_filter_not_strict(patch: Patch) -> None:
     """KIP-546: who asks for the quotas of a user gets those of the user's clients, and alters the wrong ones."""
     patch.edit(quotas, "describe_quotas", ("not (strict and len(entity) != len(filters)) and ", ""))
+
+
+@mutant("keys-in-the-trace", "the trace of the controller has the keys of credentials", expects=("93",))
+def keys_in_the_trace(patch: Patch) -> None:
+    """CM-51: KAFKA-14121's kind, where values that nobody must read were logged."""
+    patch.set(describe, "_SECRET", frozenset())

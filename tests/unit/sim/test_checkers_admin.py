@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -18,10 +19,11 @@ from kraftlite.model.ids import NodeId
 from kraftlite.model.messages import controller as m
 from kraftlite.model.messages import security as s
 from kraftlite.model.messages.introspection import NodeStatusRequest, ReplicaState, ReplicaStatesRequest, ReplicaStatesResponse
-from kraftlite.model.messages.methods import CREATE_TOPICS, NODE_STATUS, REPLICA_STATES
+from kraftlite.model.messages.methods import ALTER_USER_SCRAM_CREDENTIALS, CREATE_TOPICS, NODE_STATUS, REPLICA_STATES
 from kraftlite.model.topic_partition import TopicPartition
+from kraftlite.runtime.trace.controller import SettingNotApplied
 from kraftlite.sim.checkers import admin_rules, admin_rules_configs, description_rules
-from kraftlite.sim.checkers.base import CheckerFactory
+from kraftlite.sim.checkers.base import CheckerFactory, Violation
 from kraftlite.sim.checkers.catalog_admin import ADMINISTRATION
 from kraftlite.sim.checkers.facts import MetadataWatch
 from kraftlite.sim.checkers.i50_admin_outcomes import AdminOutcomes
@@ -30,6 +32,7 @@ from kraftlite.sim.checkers.i52_moves import Moves
 from kraftlite.sim.checkers.i53_descriptions import Descriptions
 from kraftlite.sim.checkers.i54_reborn_topics import RebornTopics
 from kraftlite.sim.checkers.i60_self_reports import SelfReports
+from kraftlite.sim.checkers.i93_no_secrets import NoSecrets
 from kraftlite.sim.checkers.model import MetadataState, apply
 from kraftlite.sim.cluster import CLIENT
 from kraftlite.sim.history import Description, Operation, TenantRead, TenantWrite
@@ -201,6 +204,34 @@ def a_replica_that_is_not_there(cluster: WatchedCluster) -> None:
         log_start_offset=0, hw=0, leo=0, size_bytes=0,
     )  # fmt: skip
     reports(cluster).on_served(exchange, ReplicaStatesResponse(replicas=(it,)))
+
+
+def server_key(cluster: WatchedCluster) -> bytes:
+    """The key of a credential that somebody has just asked for."""
+    upsertion = s.ScramUpsertion(name="u1", mechanism=1, iterations=4096, salt=b"salt", salted_password=b"salted")
+    request = s.AlterUserScramCredentialsRequest(deletions=(), upsertions=(upsertion,), timeout_ms=5_000)
+    cluster.call(cluster.leader_id(), ALTER_USER_SCRAM_CREDENTIALS, request)
+    watch = cluster.checkers[0]
+    assert isinstance(watch, MetadataWatch)
+    return watch.facts.history.latest.credentials["u1", 1].server_key
+
+
+@pytest.mark.parametrize("form", [str, bytes.hex, base64.b64encode, lambda key: (str(key),)])
+def test_an_event_with_a_key_is_found(make: Make, form: Callable[[bytes], object]) -> None:
+    cluster = make(MetadataWatch, NoSecrets)
+    event = SettingNotApplied(resource="broker 4", setting=f"key={form(server_key(cluster))!s}", reason="none")
+    with pytest.raises(Violation, match=r"controller\.setting_not_applied with a key of user 'u1'"):
+        cluster.checkers[-1].on_event(0, cluster.node(4), event)
+
+
+@CASES.breaks(NoSecrets, "describes strict scram with a key of user 'u1'")
+def a_described_key(cluster: WatchedCluster) -> None:
+    key = server_key(cluster)
+    cluster.at_end()  # so far nobody has said it
+    cluster.world.history.descriptions.append(
+        Description(kind="strict scram", request=None, broker=BROKER, invoked_us=0, returned_us=0, offset=0, found=(key,))
+    )
+    cluster.at_end()
 
 
 @pytest.mark.parametrize(("checker", "violate", "words"), CASES, ids=CASES.ids)
