@@ -71,7 +71,7 @@ def bootstrap_of(given: str | None, configured: str | None = None, configured_in
         cluster = load(default_data_dir(os.environ).absolute())
     except LocalError:
         cluster = None
-    if cluster is None or all(node.state != RUNNING for node in cluster.nodes if node.kafka):
+    if cluster is None or cluster.is_supervised or all(node.state != RUNNING for node in cluster.nodes if node.kafka):
         raise click.ClickException(
             f"no broker to ask: give --bootstrap-server, set {BOOTSTRAP_VARIABLE}, or start a local cluster with: kraftlite up"
         )

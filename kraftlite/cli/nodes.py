@@ -206,7 +206,13 @@ def storage_info(config: Path | None, override: tuple[str, ...], output: str) ->
 @click.command("start")
 @_CONFIG
 @_OVERRIDE
-def start(config: Path | None, override: tuple[str, ...]) -> None:
+@click.option(
+    "--supervised",
+    is_flag=True,
+    help="As the first process of a container: where the environment sets kraftlite.faults.enable, the node is a child, which is "
+    "killed, paused and started again on request.",
+)
+def start(config: Path | None, override: tuple[str, ...], supervised: bool) -> None:
     """Run a node in the foreground until SIGTERM or Ctrl-C.
 
     Without --config the node is configured by its environment (KAFKA_NODE_ID, KAFKA_PROCESS_ROLES, …, CLUSTER_ID) and formats
@@ -215,6 +221,10 @@ def start(config: Path | None, override: tuple[str, ...]) -> None:
     """
     first_users = _first_users(config, override)
     loaded = _load(config, override)
+    if supervised and config is not None:
+        raise click.UsageError("--supervised is for a node that is configured by its environment, without --config")
+    if supervised and loaded.get_bool("kraftlite.faults.enable"):
+        _supervise(loaded, override)
     if config is None:
         from kraftlite.model.ids import random_uuid as new_uuid
         from kraftlite.model.ids import uuid_to_str
@@ -230,6 +240,26 @@ def start(config: Path | None, override: tuple[str, ...]) -> None:
     from kraftlite.node import serve
 
     sys.exit(serve.run(None if config is None else str(config), {**_closing(config), **pairs(override, "--override")}))
+
+
+def _supervise(loaded: ServerConfig, override: tuple[str, ...]) -> None:
+    """Become the supervisor of the node. Returns when nobody could find it, and the node runs without one."""
+    from kraftlite.local.container import NODES_VARIABLE, described
+
+    with local_errors():
+        cluster = described(os.environ)
+        if cluster is None:
+            click.echo(f"warning: the node has no supervisor: {NODES_VARIABLE}, by which commands find it, is not set", err=True)
+            return
+        from kraftlite.local import supervisor
+        from kraftlite.local.ledger import LEDGER_NAME
+
+        data_dir = Path(cluster.data_dir)
+        cluster.node(loaded.node_id)
+        ends = f"kraftlite.faults.ledger={data_dir / LEDGER_NAME}"
+        again = [part for item in (ends, *override) for part in ("--override", item)]
+        command = [sys.executable, "-m", "kraftlite", "start", *again]
+        sys.exit(supervisor.run(command, loaded.node_id, data_dir))
 
 
 @click.command("keys")

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from kraftlite.client.errors import ClientError
 from kraftlite.client.properties import settings_from
@@ -20,6 +22,7 @@ if TYPE_CHECKING:  # the client loads kio, which takes longer than most commands
     from kraftlite.local.state import LocalCluster
     from kraftlite.rpc.transport import GrpcTransport
 
+T = TypeVar("T")
 CLIENT_ID: Final = "kraftlite-cli"
 VOTERS_UPGRADE: Final = "kraftlite feature upgrade --feature kraft.version=1"
 """Puts configured voters into the log (KIP-853)."""
@@ -143,3 +146,15 @@ async def to_nodes(cluster: LocalCluster) -> AsyncIterator[GrpcTransport]:
         yield transport
     finally:
         await transport.close()
+
+
+def ask_nodes(cluster: LocalCluster, ask: Callable[[GrpcTransport], Awaitable[T]]) -> T:
+    """Ask the nodes by `to_nodes`, and wait for the answers."""
+
+    async def run() -> T:
+        async with to_nodes(cluster) as transport:
+            return await ask(transport)
+
+    # In a thread of its own: whoever calls may have a loop already, and waits like any caller of this package.
+    with ThreadPoolExecutor(1, thread_name_prefix="nodes") as thread:
+        return thread.submit(lambda: asyncio.run(run())).result()

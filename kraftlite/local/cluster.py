@@ -29,6 +29,7 @@ from kraftlite.local.state import (
     save,
     update_node,
 )
+from kraftlite.local.supervised import let_start, wait_answer
 from kraftlite.local.wipe import remove_files
 from kraftlite.model.faults import KINDS
 from kraftlite.model.ids import METADATA_TOPIC
@@ -70,6 +71,7 @@ def up(
     with locked(data_dir / ".up.lock"):
         if (data_dir / STATE_NAME).exists():
             cluster = load(data_dir)
+            refuse_containers(cluster, "up -d")
             _check_same(cluster, controllers, brokers, combined, secure)
             if extra:
                 cluster = _rewrite(cluster, extra)
@@ -185,7 +187,10 @@ def start(
     if not format_first and not joining:
         for node, directory in _without_disk(nodes).items():
             raise LocalError(_lost(node, directory))
-    pids = _launch(cluster, nodes, format_first=format_first, joining=joining)
+    supervised = [node for node in nodes if node.is_supervised]
+    own = [node for node in nodes if node not in supervised]
+    let_start(supervised)
+    pids = _launch(cluster, own, format_first=format_first, joining=joining) if own else {}
     with locked(data_dir / ".cluster.lock"):
         current = load(data_dir)
         started = {
@@ -201,7 +206,8 @@ def start(
     for node in nodes:
         ledger.end(node.id, how)
     if wait:
-        _wait_ready([current.node(node.id) for node in nodes], offsets)
+        _wait_ready([current.node(node.id) for node in own], offsets)
+        wait_answer(current, supervised, READY_TIMEOUT_S * _PATIENCE)
     return current
 
 
@@ -356,7 +362,7 @@ def kill(data_dir: Path, node_id: int, number: signal.Signals, *, by: Author | N
 
 
 def _signal(ledger: Ledger, fault: str, node: LocalNode, number: signal.Signals) -> None:
-    if not process.send(node.pid, node.mark, number):
+    if not node.send(number):
         ledger.fail(fault, node.id, "it is not running")
         raise LocalError(f"node {node.id} is not running")
 
@@ -428,8 +434,8 @@ def start_node(data_dir: Path, node_id: int, *, by: Author | None = None) -> Loc
 def stop_nodes(nodes: Sequence[LocalNode]) -> list[int]:
     """SIGTERM, wait, and SIGKILL for those that take too long, whose ids are returned. Paused nodes are resumed first."""
     for node in nodes:
-        if process.send(node.pid, node.mark, signal.SIGTERM):
-            process.send(node.pid, node.mark, signal.SIGCONT)
+        if node.send(signal.SIGTERM):
+            node.send(signal.SIGCONT)
     process.wait_until(lambda: all(node.state == process.STOPPED for node in nodes), STOP_TIMEOUT_S)
     late = [node for node in nodes if node.state != process.STOPPED]
     _kill(late)
@@ -438,7 +444,7 @@ def stop_nodes(nodes: Sequence[LocalNode]) -> list[int]:
 
 def _kill(nodes: Sequence[LocalNode]) -> None:
     for node in nodes:
-        process.send(node.pid, node.mark, signal.SIGKILL)
+        node.send(signal.SIGKILL)
     process.wait_until(lambda: all(node.state == process.STOPPED for node in nodes), KILL_TIMEOUT_S)
 
 
@@ -453,6 +459,7 @@ def down(data_dir: Path, *, wipe: bool = False, by: Author | None = None) -> lis
     """
     data_dir = data_dir.absolute()
     cluster = load(data_dir)
+    refuse_containers(cluster, "down")
     if not wipe:
         _note_down(cluster, Ledger(data_dir, by or author(PYTHON)))
     if wipe:
@@ -464,6 +471,12 @@ def down(data_dir: Path, *, wipe: bool = False, by: Author | None = None) -> lis
     for node in cluster.nodes:
         update_node(data_dir, node.id, pid=None, mark=None)
     return late
+
+
+def refuse_containers(cluster: LocalCluster, instead: str) -> None:
+    """Raises LocalError, with the command of docker compose that does it, where others than we begin and end the nodes."""
+    if cluster.is_supervised:
+        raise LocalError(f"the nodes of the cluster in {cluster.data_dir} run in containers: docker compose {instead}")
 
 
 def _note_down(cluster: LocalCluster, ledger: Ledger) -> None:

@@ -13,6 +13,7 @@ from __future__ import annotations
 import re
 import shutil
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
@@ -67,7 +68,7 @@ def make(env: Mapping[str, str], *, formatted: bool) -> tuple[str, ...]:
         return ()
     data_dir = Path(cluster.data_dir)
     with locked(data_dir / ".cluster.lock"):
-        if not (data_dir / STATE_NAME).exists():
+        if not _is_made(data_dir):
             if formatted:
                 raise LocalError(
                     f"{SECURE_VARIABLE}: this node belongs to a cluster that was made open, and cannot be closed later; "
@@ -83,6 +84,27 @@ def make(env: Mapping[str, str], *, formatted: bool) -> tuple[str, ...]:
                 "docker compose down -v removes it with all its data"
             )
     return tuple(first_credentials(cluster))
+
+
+def described(env: Mapping[str, str]) -> LocalCluster | None:
+    """The cluster of this environment, once it is described in the directory that its nodes share, where commands find them;
+    None where `KRAFTLITE_SECURE_NODES` lists none. That of a closed cluster is there since `make`. Raises LocalError."""
+    closed = _cluster(env)
+    listed = env.get(NODES_VARIABLE, "")
+    if closed is not None or not listed:
+        return closed
+    found = _listed(env, listed, default_data_dir(env).absolute())
+    cluster = replace(found, secure=False, nodes=tuple(replace(node, tls=None) for node in found.nodes))
+    data_dir = Path(cluster.data_dir)
+    with locked(data_dir / ".cluster.lock"):
+        if not (data_dir / STATE_NAME).exists() or load(data_dir) != cluster:
+            save(cluster)
+    return cluster
+
+
+def _is_made(data_dir: Path) -> bool:
+    """Return whether the certificates of a closed cluster are there. The description alone may be that of an open one."""
+    return (data_dir / STATE_NAME).exists() and load(data_dir).secure
 
 
 _NEEDED: Final = {
@@ -102,7 +124,7 @@ def _cluster(env: Mapping[str, str]) -> LocalCluster | None:
             raise LocalError(f"{SECURE_VARIABLE}: {NODES_VARIABLE} is missing, which lists all nodes, as in docker-compose.yml")
         return None
     data_dir = default_data_dir(env).absolute()
-    made = (data_dir / STATE_NAME).exists()
+    made = _is_made(data_dir)
     if made and asked is False:
         raise LocalError(
             f"{SECURE_VARIABLE}={env[SECURE_VARIABLE]}: the cluster was made closed, and stays so; leave the variable away, or "

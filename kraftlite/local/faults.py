@@ -7,14 +7,13 @@ at most ten minutes; the node ends it, whatever becomes of who asked.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 from kraftlite.local import process
-from kraftlite.local.client import to_nodes
+from kraftlite.local.client import ask_nodes
 from kraftlite.local.ledger import PYTHON, Ledger, author, read_faults
 from kraftlite.local.state import LocalCluster, LocalError, LocalNode, load
 from kraftlite.model.errors import ApiError
@@ -26,8 +25,6 @@ from kraftlite.obs.faults import INJECTED, Author
 from kraftlite.runtime.ports import Transport, TransportError
 
 RPC_MS: Final = 3_000
-T = TypeVar("T")
-Ask = Callable[[Transport], Awaitable[T]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,7 +61,7 @@ def inject(data_dir: Path, node_id: int, fault: Injection, *, by: Author | None 
     ledger = Ledger(data_dir, by or author(PYTHON))
     identity = ledger.ask(fault.kind, node_id, **facts)
     try:
-        _run(cluster, lambda transport: _begin(transport, cluster, halves, identity))
+        ask_nodes(cluster, lambda transport: _begin(transport, cluster, halves, identity))
     except LocalError as error:
         ledger.fail(identity, node_id, str(error))
         raise
@@ -76,7 +73,7 @@ def prolong(data_dir: Path, node_id: int, fault: Injection, identity: str) -> No
     """Let a fault that is there last for `fault.for_ms` from now on. Raises LocalError."""
     cluster = load(data_dir)
     halves = _halves(cluster, node_id, fault)
-    _run(cluster, lambda transport: _begin(transport, cluster, halves, identity))
+    ask_nodes(cluster, lambda transport: _begin(transport, cluster, halves, identity))
 
 
 def end(data_dir: Path, ids: Sequence[str] | None = None, *, by: Author | None = None) -> list[str]:
@@ -88,14 +85,14 @@ def end(data_dir: Path, ids: Sequence[str] | None = None, *, by: Author | None =
     open_ids = {fault.id: fault.node for fault in read_faults(data_dir) if fault.active and fault.kind in INJECTED}
     for identity in open_ids if wanted is None else [it for it in wanted if it in open_ids]:
         ledger.close(identity, open_ids[identity], "end")
-    found = _run(cluster, lambda transport: _of_all(transport, cluster, END_FAULTS, EndFaultsRequest(ids=wanted)))
+    found = ask_nodes(cluster, lambda transport: _of_all(transport, cluster, END_FAULTS, EndFaultsRequest(ids=wanted)))
     return sorted({identity for answer in found.values() for identity in answer.ended})
 
 
 def listed(data_dir: Path) -> list[Listed]:
     """The faults that the running nodes have now, by their own words. Raises LocalError."""
     cluster = load(data_dir)
-    found = _run(cluster, lambda transport: _of_all(transport, cluster, LIST_FAULTS, ListFaultsRequest()))
+    found = ask_nodes(cluster, lambda transport: _of_all(transport, cluster, LIST_FAULTS, ListFaultsRequest()))
     return [Listed(node=node_id, state=state) for node_id in sorted(found) for state in found[node_id].faults]
 
 
@@ -159,15 +156,3 @@ async def _ask(transport: Transport, node: LocalNode, method: Any, request: Any)
         raise LocalError(error.message or str(error)) from None
     except TransportError as error:
         raise LocalError(f"node {node.id} does not answer ({error})") from None
-
-
-def _run(cluster: LocalCluster, ask: Ask[T]) -> T:
-    """Ask the nodes, and wait for the answers."""
-
-    async def run() -> T:
-        async with to_nodes(cluster) as transport:
-            return await ask(transport)
-
-    # In a thread of its own: whoever calls may have a loop already, and waits like any caller of this package.
-    with ThreadPoolExecutor(1, thread_name_prefix="faults") as thread:
-        return thread.submit(lambda: asyncio.run(run())).result()

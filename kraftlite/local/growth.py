@@ -22,7 +22,7 @@ from kraftlite.client.moves import named
 from kraftlite.client.voters import add_voter, cannot_leave, remove_voter
 from kraftlite.local import process
 from kraftlite.local.client import VOTERS_UPGRADE, cluster_at, controllers_at, voter_directories
-from kraftlite.local.cluster import check_config, start, stop_nodes
+from kraftlite.local.cluster import check_config, refuse_containers, start, stop_nodes
 from kraftlite.local.layout import counted, grown, rewrite_files
 from kraftlite.local.ledger import PYTHON, Ledger, author
 from kraftlite.local.secure import (
@@ -268,7 +268,9 @@ def _changing(data_dir: Path) -> Iterator[LocalCluster]:
     """The cluster, whose shape nobody else changes meanwhile."""
     data_dir = data_dir.absolute()
     with locked(data_dir / ".up.lock"):
-        yield load(data_dir)
+        cluster = load(data_dir)
+        refuse_containers(cluster, "up -d")
+        yield cluster
 
 
 def _brokers(cluster: LocalCluster, without: int = -1) -> ClusterClient:

@@ -6,12 +6,13 @@ import contextlib
 import fcntl
 import json
 import os
+import signal
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
-from kraftlite.local import process
+from kraftlite.local import door, process
 from kraftlite.model.ids import is_reserved_uuid, uuid_from_str
 
 STATE_NAME = "cluster.json"
@@ -55,8 +56,22 @@ class LocalNode:
     mark: str | None = None
 
     @property
+    def is_supervised(self) -> bool:
+        """It has, or had, a supervisor of its own (`kraftlite.local.supervisor`), as in a container."""
+        return self.pid is None and self.door_path.exists()
+
+    @property
     def state(self) -> str:
-        return process.state_of(self.pid, self.mark)
+        """running, paused or stopped. A supervised node whose container is frozen is paused."""
+        return door.state(self.door_path) if self.is_supervised else process.state_of(self.pid, self.mark)
+
+    def send(self, number: signal.Signals) -> bool:
+        """Signal the node, itself or by its supervisor; return whether it was there."""
+        return door.do(self.door_path, number.name) if self.is_supervised else process.send(self.pid, self.mark, number)
+
+    @property
+    def door_path(self) -> Path:
+        return Path(self.directory) / door.SOCKET_NAME
 
     @property
     def data_dir(self) -> str:
@@ -140,6 +155,10 @@ class LocalCluster:
     @property
     def running(self) -> bool:
         return any(node.state != process.STOPPED for node in self.nodes)
+
+    @property
+    def is_supervised(self) -> bool:
+        return any(node.is_supervised for node in self.nodes)
 
     @property
     def first_voters(self) -> str:

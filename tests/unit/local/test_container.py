@@ -76,6 +76,31 @@ def test_nothing_changes_without_the_variable(tmp_path: Path) -> None:
     assert not (tmp_path / "cluster").exists()
 
 
+def test_an_open_cluster_is_described_where_its_supervisors_are(tmp_path: Path) -> None:
+    """And stays open: the description is no certificate. It follows the environment."""
+    env = environment(tmp_path, 4)
+    cluster = container.described(env)
+    assert cluster is not None and load(tmp_path / "cluster") == cluster
+    assert (cluster.secure, cluster.controllers, cluster.brokers) == (False, 2, 2)
+    assert [(node.id, node.grpc, node.kafka, node.tls) for node in cluster.nodes[1:3]] == [
+        (2, "controller-2:9093", None, None),
+        (4, "kafka-1:9192", "localhost:29092", None),
+    ]
+    assert container.closing(env) == {} and container.make(env, formatted=True) == ()
+    container.described({**env, "KRAFTLITE_SECURE_NODES": LISTED.partition(",")[0]})
+    assert [node.id for node in load(tmp_path / "cluster").nodes] == [1]
+    run(environment(tmp_path, 1), "format")
+    assert "was made open, and cannot be closed later" in refused(closed(tmp_path, 1), "format", "--ignore-formatted")
+
+
+def test_a_closed_cluster_is_described_as_it_was_made(tmp_path: Path) -> None:
+    env = closed(tmp_path, 4)
+    container.make(env, formatted=False)
+    made = load(tmp_path / "cluster")
+    assert container.described(env) == made == load(tmp_path / "cluster") and made.secure
+    assert container.described({**env, "KRAFTLITE_SECURE": "", "KRAFTLITE_SECURE_NODES": ""}) is None
+
+
 @pytest.mark.parametrize("word", ["2", "maybe", "ssl"])
 def test_another_value_is_an_error_that_names_what_is_allowed(tmp_path: Path, word: str) -> None:
     found = refused(environment(tmp_path, 4, KRAFTLITE_SECURE=word), "format")
