@@ -21,7 +21,10 @@ MAX_DAMAGED_COPIES: Final = 8
 """Per log directory, of what is fetched anew from others."""
 
 _WHAT_IS_MISSING: Final = "put back what is missing and restart the broker"
-_NEWER_METADATA: Final = "give the controllers their newer files, and restart them and the broker"
+_NEWER_METADATA: Final = (
+    "give the controllers their newer files, and restart them and the broker; or, without such files, restart the broker, whose "
+    "partitions get later leader epochs by that"
+)
 
 _OF_A_FILE: Final = frozenset(
     {

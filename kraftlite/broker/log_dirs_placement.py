@@ -84,6 +84,7 @@ def create_log(ports: Ports, config: LogConfig, state: LogDirState, tp: TopicPar
             wall_ms=ports.clock.wall_ms(),
             entropy=SeededLater(ports.entropy.getrandbits(64)),
             tracer=ports.tracer,
+            new=True,
             sibling=newest[1] if newest is not None and newest[0] == topic_id else None,
         )
     )

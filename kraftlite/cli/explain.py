@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import re
 import time
 from collections.abc import Sequence
-from datetime import datetime
 from pathlib import Path
 
 import click
 
 from kraftlite.cli.common import data_dir_of, data_dir_option, local_errors, output_option, print_json
+from kraftlite.cli.times import moment
 from kraftlite.local.recorded import history_of, read_history
 from kraftlite.local.state import load
 from kraftlite.model.shown import printable
@@ -18,11 +17,6 @@ from kraftlite.obs.explain import KINDS, Explanation, History, Subject, UnknownS
 from kraftlite.obs.explain import explain as explain_events
 from kraftlite.obs.export import FORMATS
 from kraftlite.obs.export.mermaid import MOST
-
-_RELATIVE = re.compile(r"-(\d{1,12}(?:\.\d{1,12})?)(ms|s|m|h|d)")
-_UNIT_MS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
-_UNIX_S = 1_000_000_000
-"""Numbers from here on are seconds since 1970; smaller ones are since the first recorded event."""
 
 
 @click.command("explain", context_settings={"ignore_unknown_options": False})
@@ -143,21 +137,3 @@ def _of_metadata(given: Sequence[Path], wanted: Subject) -> History:
             history = History(log_events(entries_of(found.batches(start)), image), log_only=True)  # to say what there is instead
     tell_notes(found)
     return history
-
-
-def moment(text: str | None, option: str, now_ms: int, begin_ms: int) -> int | None:
-    """Milliseconds since 1970. Raises UsageError for what is not a time."""
-    if text is None:
-        return None
-    relative = _RELATIVE.fullmatch(text)
-    if relative is not None:
-        return now_ms - int(float(relative[1]) * _UNIT_MS[relative[2]])
-    try:
-        number = float(text)
-        return int(number * 1000) + (0 if number >= _UNIX_S else begin_ms)
-    except (ValueError, OverflowError):
-        pass
-    try:
-        return int(datetime.fromisoformat(text).timestamp() * 1000)
-    except (ValueError, OverflowError):
-        raise click.UsageError(f"{option} {text}: allowed are -5m, 2026-01-31T12:00:00, and seconds") from None

@@ -14,44 +14,27 @@ import click
 
 from kraftlite.cli.common import data_dir_of, data_dir_option, local_errors, output_option, print_json, print_table
 from kraftlite.cli.local_nodes import node_of
+from kraftlite.cli.times import Jump, Span
 from kraftlite.local import faults, process, state
 from kraftlite.local.ledger import author
 from kraftlite.model.errors import ErrorCode
-from kraftlite.model.faults import CLIENTS, MAX_FOR_MS, Injection
+from kraftlite.model.faults import CLIENTS, MAX_FOR_MS, Injection, UnknownFault, failing_code
 
 LEASE_MS: Final = 5_000
 """A fault that is held lasts so long beyond the life of who holds it."""
 RENEW_S: Final = 1.5
-_UNITS: Final = {"us": 1, "ms": 1_000, "s": 1_000_000, "m": 60_000_000, "h": 3_600_000_000}
-_SPAN: Final = re.compile(r"(\d{1,9}(?:\.\d{1,6})?)(us|ms|s|m|h)")
 
 
-def span_us(text: str) -> int:
-    """`250ms`, `1.5s`, `2m` in microseconds. Raises UsageError."""
-    match = _SPAN.fullmatch(text.strip())
-    if match is None:
-        raise click.UsageError(f"{text}: allowed is a number and a unit: us, ms, s, m or h, as in 250ms")
-    return round(float(match[1]) * _UNITS[match[2]])
+class Code(click.ParamType[int]):
+    """One of Kafka's error codes, by name or number."""
 
-
-class Span(click.ParamType[int]):
-    """A span of time, in microseconds."""
-
-    name = "SPAN"
+    name = "CODE"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
-        return value if isinstance(value, int) else span_us(str(value))
-
-
-class Jump(click.ParamType[int]):
-    """A signed span of time, in milliseconds."""
-
-    name = "SPAN"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
-        text = str(value)
-        ms = span_us(text.lstrip("+-")) // 1000
-        return -ms if text.startswith("-") else ms
+        try:
+            return failing_code(value)
+        except UnknownFault as error:
+            raise click.UsageError(f"--error: {error}") from None
 
 
 class Share(click.ParamType[int]):
@@ -229,14 +212,14 @@ def clock_command(node: str, jump: int, for_us: int | None, data_dir: Path | Non
 
 @click.command("api")
 @click.argument("api", metavar="API")
-@click.option("--error", metavar="CODE", help="Kafka's code, as NOT_LEADER_OR_FOLLOWER or 6.")
+@click.option("--error", type=Code(), metavar="CODE", help="Kafka's code, as NOT_LEADER_OR_FOLLOWER or 6.")
 @click.option("--delay", type=Span(), metavar="SPAN", help="Answer so much later.")
 @click.option("--count", type=click.IntRange(1), metavar="N", help="Only the next N requests, at each node.")
 @click.option("--node", "nodes", multiple=True, metavar="NODE", help=f"At which node: {_NODE}. Default: every broker that runs.")
 @_common
 def api_command(
     api: str,
-    error: str | None,
+    error: int | None,
     delay: int | None,
     count: int | None,
     nodes: tuple[str, ...],
@@ -250,7 +233,7 @@ def api_command(
     directory = data_dir_of(data_dir)
     with local_errors():
         cluster = state.load(directory)
-        code = 0 if error is None else code_of(error)
+        code = error or 0
         kind = "api-error" if code else "api-slow"
         fault = _injection(kind, api=api, error=code, amount=delay or 0, count=count or 0)
         brokers = [node.id for node in cluster.nodes if node.is_broker and node.state == process.RUNNING]
@@ -259,17 +242,6 @@ def api_command(
             raise state.LocalError(f"no broker of the cluster in {directory} runs")
         words = [api] + ([ErrorCode(code).name] if code else []) + ([f"{delay / 1000:g} ms later"] if delay else [])
         _do(directory, chosen, fault, for_us, output, " ".join(words + ([f"{count} times"] if count else [])))
-
-
-def code_of(text: str) -> int:
-    """The number of one of Kafka's error codes, given by name or number. Raises UsageError."""
-    try:
-        code = ErrorCode(int(text)) if text.lstrip("-").isdecimal() else ErrorCode[text.upper()]
-    except (KeyError, ValueError):
-        raise click.UsageError(f"--error {text}: allowed is a code of Kafka's protocol, as NOT_LEADER_OR_FOLLOWER or 6") from None
-    if code is ErrorCode.NONE:
-        raise click.UsageError("--error NONE: that is no error")
-    return int(code.value)
 
 
 @click.command("list")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -16,7 +15,7 @@ from typing import Any, Final
 import click
 
 from kraftlite.cli.common import data_dir_of, data_dir_option, local_errors
-from kraftlite.cli.explain import moment
+from kraftlite.cli.times import since as since_of
 from kraftlite.local.ledger import LEDGER_NAME
 from kraftlite.local.recorded import nothing_recorded
 from kraftlite.local.state import LocalError, load
@@ -27,7 +26,6 @@ from kraftlite.obs.tail import Line, Tail
 from kraftlite.obs.tracer import LEVELS
 
 _EVERY_S: Final = 0.25
-_SPAN: Final = re.compile(r"\d{1,12}(\.\d{1,12})?(ms|s|m|h|d)")
 _COLOURS: Final = {"debug": "bright_black", "warning": "yellow", "error": "red"}
 _LEVEL_WIDTH: Final = max(map(len, LEVELS))
 Shown = Callable[[Line, str], str]
@@ -63,7 +61,7 @@ def logs(
 ) -> None:
     """Print what the nodes of the local cluster recorded, and its ledger of faults, as one log: by time, no effect before its
     cause."""
-    since_ms = _since(since)
+    since_ms = since_of(since, int(time.time() * 1000))
     shown = _json_line if as_json else _text_line(coloured=sys.stdout.isatty() and not os.environ.get("NO_COLOR"))
 
     def wanted(line: Line, found: str) -> bool:
@@ -127,18 +125,6 @@ def cluster_files(directory: Path, nodes: Sequence[int]) -> Callable[[], list[Pa
         return found
 
     return paths
-
-
-def _since(text: str | None) -> int:
-    if text is None:
-        return 0
-    now_ms = int(time.time() * 1000)
-    try:
-        if not _SPAN.fullmatch(text):
-            return int(datetime.fromisoformat(text).timestamp() * 1000)
-    except (ValueError, OverflowError):
-        raise click.UsageError(f"--since {text}: allowed are 5m (or ms, s, h, d) and 2026-01-31T12:00:00") from None
-    return moment(f"-{text}", "--since", now_ms, 0) or 0
 
 
 def _json_line(line: Line, level: str) -> str:

@@ -346,6 +346,9 @@ def main(args: list[str] | None = None) -> None:
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # the reader is gone: no complaint while Python shuts down
         sys.exit(1)
+    except UnicodeEncodeError as error:  # an argument that is not UTF-8, or a terminal that cannot show a name
+        _say(f"{error.object[:80]!a} is no text in {error.encoding}")
+        sys.exit(2)
     except Exception as error:  # the last line of the program: whatever it is, it becomes one line
         if os.environ.get(DEBUG_VARIABLE):
             raise

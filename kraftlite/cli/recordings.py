@@ -17,6 +17,7 @@ from kraftlite.local.state import load
 
 if TYPE_CHECKING:
     from kraftlite.obs.recording_reader import Line
+    from kraftlite.ui.rerun import Reruns
     from kraftlite.ui.serve import Link
 
 NEEDS = "the page needs starlette and uvicorn: pip install 'kraftlite[ui]'"
@@ -129,20 +130,41 @@ def show(tape: dict[str, Any], *, port: int | None, browser: bool, as_json: bool
     with page_needs():
         from kraftlite.ui.serve import listen, serve_tape
 
+    reruns = _reruns(tape)
+
     def ready(link: Link) -> None:
+        best = link.viewer if reruns is None else link.operator
         if as_json:
-            click.echo(json.dumps({"viewer": link.viewer}))
+            click.echo(json.dumps({"viewer": link.viewer} | ({} if reruns is None else {"operator": link.operator})))
         else:
-            click.echo(f"Watch the recording at:\n  {link.viewer}")
+            click.echo(f"Watch the recording{'' if reruns is None else ', and run it again with a change,'} at:\n  {best}")
+            if reruns is not None:
+                click.echo(f"For looking only:\n  {link.viewer}")
             click.echo("Press Ctrl-C to stop the page.", err=True)
         if browser:
             import webbrowser
 
-            webbrowser.open(link.viewer)
+            webbrowser.open(best)
 
     try:
         sock = listen(port)
     except OSError as error:
         raise click.ClickException(f"--port {port}: {error.strerror}") from None
     with sock:
-        asyncio.run(serve_tape(tape, sock, ready))
+        asyncio.run(serve_tape(tape, sock, ready, reruns))
+
+
+def _reruns(tape: dict[str, Any]) -> Reruns | None:
+    """Return what runs it again with a change; None for what is no run of a seed."""
+    from kraftlite.model.shown import printable
+    from kraftlite.obs.recording import SIMULATED
+    from kraftlite.ui.rerun import NoRerun, Reruns
+
+    about = tape["cluster"]["recording"]
+    if about["source"] != SIMULATED:
+        return None
+    try:
+        return Reruns(about["plan"], about["made_by"])
+    except NoRerun as why:
+        click.echo(f"It cannot be run again with a change: {printable(str(why))}", err=True)
+        return None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, TextIO
+from typing import TYPE_CHECKING, NoReturn, TextIO
 
 import click
 
@@ -64,7 +64,8 @@ class _SimCommand(click.Command):
     "changes",
     multiple=True,
     metavar="N=LINE",
-    help="Run it again with this as its N-th fault (N= without it), and tell where the runs part. Repeatable.",
+    help="Run it again with this as its N-th fault (N= without it; seed=N: another seed for all but the cluster and the "
+    "faults), and tell where the runs part. --record, --html and --ui are of this run. Repeatable.",
 )
 @click.option("--record", type=click.Path(path_type=Path), metavar="FILE", help="Write a recording (docs/RECORDINGS.md) to FILE.")
 @click.option("--html", type=click.Path(path_type=Path), metavar="FILE", help="Write the run as a page in one file.")
@@ -106,9 +107,9 @@ def sim(
     faults = _faults(fault_lines, no_faults)
     plan = _of_seed(seed, theme, shape, duration, faults, scene) if plan_text is None else _plan(plan_text)
     if changes:
-        if trace or explain or record or html or page:
-            raise click.UsageError("--what-if compares two runs: no --trace, --explain, --record, --html or --ui with it")
-        sys.exit(compare(plan, changes, output))
+        if trace or explain:
+            raise click.UsageError("--what-if compares two runs: no --trace and no --explain with it")
+        _run_again(plan, changes, output, record, html, page)
     out = _open(trace)
     limit_us = None if until is None else int(until * 1_000_000)
     events: list[tuple[int, SimHost, TraceEvent]] = []
@@ -132,13 +133,22 @@ def sim(
     if out is not None and out is not sys.stdout:
         out.close()
     if explain is not None:
-        _explain(events, explain)
+        _explain(events, result, explain)
     if output == "json":
         print_json(_as_json(result))
     else:
         _tell(result)
     _hand_out(lines, record, html, page)
     sys.exit(int(result.outcome))
+
+
+def _run_again(
+    plan: RunPlan, changes: tuple[str, ...], output: str, record: Path | None, html: Path | None, page: bool
+) -> NoReturn:
+    lines: list[bytes] = []
+    status = compare(plan, changes, output, lines.append if record or html or page else None)
+    _hand_out(lines, record, html, page)
+    sys.exit(status)
 
 
 def _hand_out(lines: list[bytes], record: Path | None, html: Path | None, page: bool) -> None:
@@ -242,13 +252,17 @@ def _open(path: Path | None) -> TextIO | None:
         raise click.ClickException(f"--trace {path}: {error.strerror}") from None
 
 
-def _explain(events: list[tuple[int, SimHost, TraceEvent]], subject: tuple[str, str]) -> None:
+def _explain(events: list[tuple[int, SimHost, TraceEvent]], result: RunResult, subject: tuple[str, str]) -> None:
     """The story as `kraftlite explain` tells it of a real cluster, in seconds since the start of the run."""
     from kraftlite.obs.explain import SecondsClock, Subject, UnknownSubject, explain, from_trace
+    from kraftlite.sim.ledger import entries
 
     try:
         found = explain(
-            [from_trace(now_ms, node.node_id, event) for now_ms, node, event in events],
+            [
+                *(from_trace(now_ms, node.node_id, event) for now_ms, node, event in events),
+                *entries(result.plan.seed, result.injected)[0],
+            ],
             Subject.parse(*subject),
             clock=SecondsClock(),
         )

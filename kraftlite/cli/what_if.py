@@ -1,7 +1,8 @@
-"""sim --what-if: two runs of one seed that differ in a fault, compared."""
+"""sim --what-if: two runs that differ in a fault or in the seed, compared."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import click
@@ -14,14 +15,15 @@ if TYPE_CHECKING:
     from kraftlite.sim.what_if import Observed, Parting
 
 
-def compare(plan: RunPlan, changes: tuple[str, ...], output: str) -> int:
-    """Run both and tell; returns the exit status of the changed run."""
+def compare(plan: RunPlan, changes: tuple[str, ...], output: str, write: Callable[[bytes], object] | None) -> int:
+    """Run both and tell; returns the exit status of the changed run, whose recording goes to `write`."""
     from kraftlite.sim.fault_plan import UnknownNode
     from kraftlite.sim.what_if import changed, observe, part
 
     try:
-        other = changed(plan, _changes(changes))
-        first, second = observe(plan), observe(other)
+        seed, faults = _changes(changes)
+        other = changed(plan, faults, seed)
+        first, second = observe(plan), observe(other, write)
     except (ValueError, UnknownNode) as error:
         raise click.ClickException(f"--what-if: {error}") from None
     parting = part(first, second)
@@ -32,22 +34,30 @@ def compare(plan: RunPlan, changes: tuple[str, ...], output: str) -> int:
     return int(second.result.outcome)
 
 
-def _changes(given: tuple[str, ...]) -> dict[int, FaultPlan | None]:
-    """`2=3000 kill 4 for 500` and `2=` (without it). Raises ValueError."""
+def _changes(given: tuple[str, ...]) -> tuple[int | None, dict[int, FaultPlan | None]]:
+    """`2=3000 kill 4 for 500`, `2=` (without it), and `seed=7`. Raises ValueError."""
     from kraftlite.sim.fault_plan import parse
+    from kraftlite.sim.plans import MAX_SEED
 
+    seed: int | None = None
     found: dict[int, FaultPlan | None] = {}
     for text in given:
         number, equals, line = text.partition("=")
+        if number.strip() == "seed":
+            if not line.strip().isdecimal() or len(line) > 19 or int(line) > MAX_SEED:
+                raise ValueError(f"{text}: allowed is seed= with a whole number from 0 to {MAX_SEED}")
+            seed = int(line)
+            continue
         if not equals or not number.strip().isdecimal() or len(number) > 9:
-            raise ValueError(f"{text}: allowed is NUMBER=FAULT, or NUMBER= to leave it out")
+            raise ValueError(f"{text}: allowed is NUMBER=FAULT, NUMBER= to leave it out, or seed=NUMBER")
         found[int(number)] = parse(line) if line.strip() else None
-    return found
+    return seed, found
 
 
 def _as_json(run: Observed) -> dict[str, object]:
     result = run.result
     return {
+        "seed": result.plan.seed,
         "faults": [str(it) for it in result.faults],
         "outcome": result.outcome.name,
         "checker": result.checker,

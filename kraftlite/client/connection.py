@@ -7,6 +7,7 @@ Source: Kafka protocol guide; KIP-35, KIP-43, KIP-152; CP-04, CP-05.
 
 from __future__ import annotations
 
+import errno
 import socket
 import ssl
 import struct
@@ -276,6 +277,8 @@ def _connect(address: tuple[str, int], settings: ClientSettings, deadline: float
         raise OSError(error.errno, "the connection timed out") from None
     except OSError as error:
         raise OSError(error.errno, error.strerror or str(error)) from None
+    except UnicodeError:  # of the codec for names of hosts; a broker may have told it as its own
+        raise OSError(errno.EINVAL, "this cannot be the name of a host") from None
     try:
         plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         plain.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, RECEIVE_BUFFER_BYTES)

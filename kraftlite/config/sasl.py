@@ -14,6 +14,7 @@ from kraftlite.security.listener_sasl import ListenerSasl
 from kraftlite.security.oauthbearer import UnsecuredRules
 from kraftlite.security.plain import plain_users
 from kraftlite.security.signed_tokens import SignedRules, is_available
+from kraftlite.tls.settings import read_settings
 
 _MODULES: Final = "org.apache.kafka.common.security."
 _MODULE_OF: Final = {
@@ -32,6 +33,24 @@ _UNSECURED_HANDLER: Final = f"{_OAUTH}internals.unsecured.OAuthBearerUnsecuredVa
 _URL: Final = "sasl.oauthbearer.jwks.endpoint.url"
 ALLOWED_URLS: Final = "org.apache.kafka.sasl.oauthbearer.allowed.urls"
 """In Kafka a property of the Java machine; here a key like the others."""
+_SSL_OPTIONS: Final = (
+    "ssl.truststore.location",
+    "ssl.truststore.certificates",
+    "ssl.truststore.type",
+    "ssl.truststore.password",
+    "ssl.keystore.location",
+    "ssl.keystore.certificate.chain",
+    "ssl.keystore.key",
+    "ssl.keystore.type",
+    "ssl.keystore.password",
+    "ssl.key.password",
+    "ssl.enabled.protocols",
+    "ssl.cipher.suites",
+    "ssl.endpoint.identification.algorithm",
+)
+"""The options of the login module that say how keys are asked for over https."""
+_LOGIN_OPTIONS: Final = ("clientId", "clientSecret", "scope", "extension_")
+"""The options of the login module with which Kafka's broker itself would log in."""
 _JAAS: Final = "sasl.jaas.config"
 _ENABLED: Final = "sasl.enabled.mechanisms"
 
@@ -120,7 +139,7 @@ class _Reader:
             self._problem(_URL, "it is not set, and signed tokens need it: the URL of a JSON Web Key Set", "OAUTHBEARER")
             return None
         if url is not None and handler != _UNSECURED_HANDLER:
-            return self._signed(url)
+            return self._signed(url, {} if module is None else module.options)
         if module is None:
             key = key_for(self._listener, _JAAS, "OAUTHBEARER")
             if key not in self._values:
@@ -135,7 +154,7 @@ class _Reader:
             self._problems.append(f"{key_for(self._listener, _JAAS, 'OAUTHBEARER')}: {error}")
             return None
 
-    def _signed(self, url: str) -> SignedRules | None:
+    def _signed(self, url: str, options: Mapping[str, str]) -> SignedRules | None:
         allowed = [it.strip() for it in self._values.get(ALLOWED_URLS, "").split(",") if it.strip()]
         parts = urlsplit(url)
         problem = None
@@ -148,8 +167,19 @@ class _Reader:
         if problem is not None:
             self._problem(_URL, problem, "OAUTHBEARER")
             return None
+        tls = {name: text for name, text in options.items() if name in _SSL_OPTIONS}
+        problems: list[str] = []
+        read_settings(tls.get, lambda key: key, problems)
+        if tls and parts.scheme != "https":
+            problems.append(f"{next(iter(tls))} has no effect: {_URL} is not https")
+        problems += [f"{it} is no option of it" for it in options if it not in _SSL_OPTIONS and not it.startswith(_LOGIN_OPTIONS)]
+        if problems:
+            key = key_for(self._listener, _JAAS, "OAUTHBEARER")
+            self._problems.extend(f"{key}: {problem}" for problem in problems)
+            return None
         return SignedRules(
             url=url,
+            tls=tls,
             refresh_ms=self._number("sasl.oauthbearer.jwks.endpoint.refresh.ms", "OAUTHBEARER"),
             retry_ms=self._number("sasl.oauthbearer.jwks.endpoint.retry.backoff.ms", "OAUTHBEARER"),
             retry_max_ms=self._number("sasl.oauthbearer.jwks.endpoint.retry.backoff.max.ms", "OAUTHBEARER"),

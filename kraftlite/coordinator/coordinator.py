@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import replace
 from itertools import chain
@@ -270,6 +271,10 @@ class GroupCoordinator:
 
     def group_count(self) -> int:
         return sum(shard.group_count for shard in self.led.loaded())
+
+    def group_states(self) -> Counter[str]:
+        """Count the groups by state, in Kafka's names. Those of partitions that are being loaded are not in it."""
+        return Counter(group.state for shard in self.led.loaded() for some in shard.overviews() for group in some)
 
 
 class _GroupTrace:

@@ -9,21 +9,17 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 
 from kraftlite.local import process
 from kraftlite.local.faults import forget_links
 from kraftlite.local.layout import plan, with_metrics_ports, write_files
-from kraftlite.local.ledger import LEDGER_NAME, PYTHON, Ledger, author
-from kraftlite.local.secure import create, first_credentials, formatted, secure_dir
+from kraftlite.local.ledger import PYTHON, Ledger, author
+from kraftlite.local.secure import create, first_credentials, formatted
 from kraftlite.local.state import (
-    PAGE_LOG,
-    PAGE_NAME,
+    STARTING_NAME,
     STATE_NAME,
     LocalCluster,
     LocalError,
@@ -33,6 +29,7 @@ from kraftlite.local.state import (
     save,
     update_node,
 )
+from kraftlite.local.wipe import remove_files
 from kraftlite.model.faults import KINDS
 from kraftlite.model.ids import METADATA_TOPIC
 from kraftlite.obs.faults import INJECTED, Author
@@ -40,12 +37,12 @@ from kraftlite.obs.faults import INJECTED, Author
 READY_TIMEOUT_S = 60.0
 """The wait for a node's next sign of life while it starts; it may take three times that in all, as on a busy machine."""
 STOP_TIMEOUT_S = 60.0
+KILL_TIMEOUT_S = 10.0
+"""The wait for a process that was killed to be gone."""
 LAUNCH_TIMEOUT_S = 60.0
 WITH_THE_PROCESS = tuple(kind for kind in INJECTED if KINDS[kind].family != "network")
 """The faults that end with the process of their node. Those of its links have another end, which lasts."""
-_STARTING = ".starting"
 _PATIENCE = 3
-_REMOVALS_AT_ONCE = 16
 _LITTLE_SPACE = 1 << 20
 """Bytes of free disk below which a node cannot even say what is wrong."""
 _LOOKED_AT_BYTES = 1 << 20
@@ -78,7 +75,7 @@ def up(
                 cluster = _rewrite(cluster, extra)
                 check_config(cluster)
         else:
-            (data_dir / _STARTING).touch()
+            (data_dir / STARTING_NAME).touch()
             cluster = plan(
                 data_dir,
                 controllers=controllers if controllers is not None else DEFAULT_CONTROLLERS,
@@ -93,16 +90,16 @@ def up(
             try:
                 check_config(cluster)
             except LocalError:
-                _remove_files(data_dir, cluster)
+                remove_files(data_dir, cluster)
                 raise
             save(cluster)
         stopped = [node for node in cluster.nodes if node.state == process.STOPPED]
         try:
             # Directories are formatted once. One that is empty later on has lost something, and its node says so.
-            first = (data_dir / _STARTING).exists()
+            first = (data_dir / STARTING_NAME).exists()
             lost = {} if first else _without_disk(stopped)
             started = start(cluster, [node for node in stopped if node not in lost], format_first=first, by=by)
-            (data_dir / _STARTING).unlink(missing_ok=True)
+            (data_dir / STARTING_NAME).unlink(missing_ok=True)
             formatted(started)
         except LocalError:
             current = load(data_dir)
@@ -435,30 +432,37 @@ def stop_nodes(nodes: Sequence[LocalNode]) -> list[int]:
             process.send(node.pid, node.mark, signal.SIGCONT)
     process.wait_until(lambda: all(node.state == process.STOPPED for node in nodes), STOP_TIMEOUT_S)
     late = [node for node in nodes if node.state != process.STOPPED]
-    for node in late:
-        process.send(node.pid, node.mark, signal.SIGKILL)
-    process.wait_until(lambda: all(node.state == process.STOPPED for node in late), 5)
+    _kill(late)
     return [node.id for node in late]
 
 
+def _kill(nodes: Sequence[LocalNode]) -> None:
+    for node in nodes:
+        process.send(node.pid, node.mark, signal.SIGKILL)
+    process.wait_until(lambda: all(node.state == process.STOPPED for node in nodes), KILL_TIMEOUT_S)
+
+
 def down(data_dir: Path, *, wipe: bool = False, by: Author | None = None) -> list[int]:
-    """Stop brokers, then controllers (which the brokers' controlled shutdown needs). Returns the ids that had to be killed.
+    """Stop brokers, then controllers (which the brokers' controlled shutdown needs). Returns the ids that took too long and were
+    killed.
 
     The ledger of faults notes it, but for a cluster that is wiped.
 
-    `wipe` removes what `up` and the nodes wrote, and the directory itself when nothing else is in it.
+    `wipe` removes what `up` and the nodes wrote, and the directory itself when nothing else is in it. Then all nodes are killed
+    at once: whatever they would bring into order and write first is removed.
     """
     data_dir = data_dir.absolute()
     cluster = load(data_dir)
     if not wipe:
         _note_down(cluster, Ledger(data_dir, by or author(PYTHON)))
+    if wipe:
+        _kill(cluster.nodes)
+        remove_files(data_dir, cluster)
+        return []
     late = stop_nodes([node for node in cluster.nodes if node.is_broker and not node.is_controller])
     late += stop_nodes([node for node in cluster.nodes if node.is_controller])
-    if wipe:
-        _remove_files(data_dir, cluster)
-    else:
-        for node in cluster.nodes:
-            update_node(data_dir, node.id, pid=None, mark=None)
+    for node in cluster.nodes:
+        update_node(data_dir, node.id, pid=None, mark=None)
     return late
 
 
@@ -468,32 +472,3 @@ def _note_down(cluster: LocalCluster, ledger: Ledger) -> None:
         for node in cluster.nodes:
             if node.state != process.STOPPED:
                 ledger.ask("stop", node.id)
-
-
-def _remove_files(data_dir: Path, cluster: LocalCluster) -> None:
-    """The directories of partitions go many at a time: a file system waits for milliseconds when one goes, and a broker may have
-    fifty thousand."""
-    parts = [it for node in cluster.nodes for it in _parts(node.directory)]
-    with ThreadPoolExecutor(_REMOVALS_AT_ONCE, thread_name_prefix="wipe") as threads:
-        deque(threads.map(partial(shutil.rmtree, ignore_errors=True), parts), maxlen=0)
-    for node in cluster.nodes:
-        shutil.rmtree(node.directory, ignore_errors=True)
-    if cluster.secure:
-        shutil.rmtree(secure_dir(data_dir), ignore_errors=True)
-    for name in (STATE_NAME, LEDGER_NAME, f"{LEDGER_NAME}.1", PAGE_NAME, PAGE_LOG, ".cluster.lock", ".up.lock", _STARTING):
-        (data_dir / name).unlink(missing_ok=True)
-    with contextlib.suppress(OSError):
-        data_dir.rmdir()
-
-
-def _parts(directory: str) -> list[str]:
-    """List the directories two levels below a node's: those of its partitions."""
-    return [inner for outer in _directories(directory) for inner in _directories(outer)]
-
-
-def _directories(path: str) -> list[str]:
-    try:
-        with os.scandir(path) as entries:
-            return [it.path for it in entries if it.is_dir(follow_symlinks=False)]
-    except OSError:
-        return []

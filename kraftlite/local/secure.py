@@ -38,6 +38,7 @@ _HOSTS: Final = ("localhost", "127.0.0.1", "::1")
 _FIRST_CREDENTIALS: Final = "first-credentials"
 _PYTHON: Final = "python.json"
 _MTLS: Final = "client-mtls.properties"
+_LIBRDKAFKA: Final = "librdkafka.conf"
 _STORE_PASSWORD: Final = "kraftlite"
 """Java wants a password for each store. These lie beside their passwords, so a secret one would protect nothing."""
 
@@ -287,7 +288,7 @@ def client_files(cluster: LocalCluster, user: str, password: str) -> dict[str, s
         "client-mtls-pkcs12.properties": _java(
             user, {"bootstrap.servers": tls_servers, "security.protocol": "SSL", **stores, **keys}
         ),
-        "librdkafka.conf": _lines(rdkafka),
+        _LIBRDKAFKA: _lines(rdkafka),
         "librdkafka-mtls.conf": _lines(rdkafka_mtls),
         _PYTHON: json.dumps(python, indent=2) + "\n",
         "spark.json": json.dumps(
@@ -351,6 +352,14 @@ def certificate_security(cluster: LocalCluster, user: str = ADMIN) -> dict[str, 
     if not cluster.secure:
         return {}
     found = _properties(client_dir(Path(cluster.data_dir), user) / _MTLS)
+    return {name: value for name, value in found.items() if name != "bootstrap.servers"}
+
+
+def records_security(cluster: LocalCluster) -> dict[str, str]:
+    """The settings of librdkafka of the administrator's client; empty for a cluster that is open."""
+    if not cluster.secure:
+        return {}
+    found = _properties(client_dir(Path(cluster.data_dir), ADMIN) / _LIBRDKAFKA)
     return {name: value for name, value in found.items() if name != "bootstrap.servers"}
 
 

@@ -15,8 +15,13 @@ from kraftlite.local import process
 from kraftlite.model.ids import is_reserved_uuid, uuid_from_str
 
 STATE_NAME = "cluster.json"
+STARTING_NAME = ".starting"
+"""There while a cluster starts for the first time."""
 PAGE_NAME, PAGE_LOG = "ui.json", "ui.log"
 """The process of the page beside the cluster (`kraftlite up --ui`), and what it says when something is wrong."""
+TARGETS_NAME = "prometheus-targets.json"
+"""The metrics pages of the nodes, as `file_sd_configs` of Prometheus reads them; there while the nodes have pages."""
+OWN_FILES = (STATE_NAME, TARGETS_NAME, PAGE_NAME, PAGE_LOG)
 DATA_DIR_VARIABLE = "KRAFTLITE_DATA_DIR"
 
 
@@ -209,7 +214,7 @@ def _fields(cls: type[LocalCluster] | type[LocalNode], raw: Any, what: str, kind
 
 _KINDS: dict[str, Any] = {"int": int, "str": str, "bool": bool, "str | None": (str, type(None))}
 _OPTIONAL = dict.fromkeys(("kafka", "replication", "controller", "tls"), (str, type(None)))
-_LATER: dict[str, Any] = {"tls": None, "secure": False, "directory_id": None, "dynamic": False}
+_LATER: dict[str, Any] = {"metrics": None, "tls": None, "secure": False, "directory_id": None, "dynamic": False}
 """Fields that files of earlier versions do not have."""
 _MAX_BYTES = 16 << 20
 
@@ -229,10 +234,42 @@ def _is_directory_id(value: str | None) -> bool:
 
 
 def save(cluster: LocalCluster) -> None:
-    path = Path(cluster.data_dir) / STATE_NAME
+    """Write the description, and who asks for metrics where, from it."""
+    _replace(Path(cluster.data_dir) / STATE_NAME, asdict(cluster))
+    targets = Path(cluster.data_dir) / TARGETS_NAME
+    if groups := _targets(cluster):
+        _replace(targets, groups)
+    else:
+        targets.unlink(missing_ok=True)
+
+
+def _replace(path: Path, value: Any) -> None:
     temporary = path.with_suffix(".json.tmp")
-    temporary.write_text(json.dumps(asdict(cluster), indent=2) + "\n")
+    temporary.write_text(json.dumps(value, indent=2) + "\n")
     temporary.replace(path)
+
+
+def _targets(cluster: LocalCluster) -> list[dict[str, Any]]:
+    """A group for each node, with the labels by which stock boards choose (docker/observe/prometheus.yml). A node that does not
+    run stays: that it does not answer is what Prometheus is to see."""
+    return [
+        {
+            "targets": [node.metrics],
+            "labels": {
+                "job": "kafka-broker" if node.is_broker else "kafka-controller",
+                "node": str(node.id),
+                "cluster": "kraftlite",
+                "namespace": "kraftlite",
+                "env": "local",
+                "container": "kafka",
+                "strimzi_io_cluster": "kraftlite",
+                "strimzi_io_name": "kraftlite-kafka",
+                "kubernetes_pod_name": f"kraftlite-{node.id}",
+            },
+        }
+        for node in cluster.nodes
+        if node.metrics is not None
+    ]
 
 
 @contextlib.contextmanager

@@ -64,6 +64,8 @@ class OpenLog:
     wall_ms: int
     entropy: Entropy | None = None
     tracer: Tracer = field(default_factory=NullTracer)
+    new: bool = False
+    """The directory is hardly there already: it is made without a look."""
     sibling: str | None = None
     """The directory of another partition of that topic on the same disk, which makes a new one cheaper."""
     max_epoch: int | None = None
@@ -162,19 +164,24 @@ class LogContext:
         start, hw, leo = self.log_start_offset, self.hw, self.leo
         assert 0 <= start <= hw <= leo, f"{self.tp}: not log start {start} <= HW {hw} <= LEO {leo}"
         assert 0 <= self.recovery_point <= leo, f"{self.tp}: recovery point {self.recovery_point} outside [0, LEO {leo}]"
-        bases = self.segment_base_offsets
-        assert all(one < other for one, other in itertools.pairwise(bases)), f"{self.tp}: segments {bases} do not ascend"
-        assert bases[0] <= start, f"{self.tp}: the first segment begins at {bases[0]}, the log at {start}"
-        assert bases[-1] <= leo, f"{self.tp}: the active segment begins at {bases[-1]}, the log ends at {leo}"
-        assert self.claimed or not self.segments.size_bytes, f"{self.tp}: records in a directory that is not durably its own"
+        segments = self.segments
+        if len(segments) > 1:
+            bases = self.segment_base_offsets
+            assert all(one < other for one, other in itertools.pairwise(bases)), f"{self.tp}: segments {bases} do not ascend"
+        first_base, last_base = segments.first.base_offset, segments.active.base_offset
+        assert first_base <= start, f"{self.tp}: the first segment begins at {first_base}, the log at {start}"
+        assert last_base <= leo, f"{self.tp}: the active segment begins at {last_base}, the log ends at {leo}"
+        assert self.claimed or not segments.size_bytes, f"{self.tp}: records in a directory that is not durably its own"
         epochs = self.epochs.entries
-        assert all(a[0] < b[0] and a[1] < b[1] for a, b in itertools.pairwise(epochs)), (
-            f"{self.tp}: epochs {epochs} do not ascend"
-        )
-        assert not epochs or epochs[-1][1] <= leo, f"{self.tp}: epoch {epochs[-1]} begins behind the log's end {leo}"
-        first, marker = self.producers.last_transaction_offsets()
-        assert first < leo, f"{self.tp}: an open transaction began at {first}, the log ends at {leo}"
-        assert marker < leo, f"{self.tp}: a transaction was ended at {marker}, the log ends at {leo}"
+        if epochs:
+            assert epochs[-1][1] <= leo, f"{self.tp}: epoch {epochs[-1]} begins behind the log's end {leo}"
+            assert all(a[0] < b[0] and a[1] < b[1] for a, b in itertools.pairwise(epochs)), (
+                f"{self.tp}: epochs {epochs} do not ascend"
+            )
+        if self.producers.has_transactions:
+            first, marker = self.producers.last_transaction_offsets()
+            assert first < leo, f"{self.tp}: an open transaction began at {first}, the log ends at {leo}"
+            assert marker < leo, f"{self.tp}: a transaction was ended at {marker}, the log ends at {leo}"
         for producer_id, entry in self.producers.items() if producers else ():
             last = entry.batches[-1].last_offset if entry.batches else -1
             assert last < leo, f"{self.tp}: producer {producer_id} wrote offset {last}, the log ends at {leo}"

@@ -29,8 +29,7 @@ def take_directory(opening: OpenLog) -> Owner:
     """
     disk, directory = opening.disk, opening.directory
     topic_id = None if opening.topic_id == ZERO_UUID else opening.topic_id
-    if disk.stat(directory) is None:
-        _make(disk, directory, durable=topic_id is None)
+    if _made(disk, directory, durable=topic_id is None, look_first=topic_id is None or not opening.new):
         if topic_id is not None:
             checkpoints.write_partition_metadata(disk, directory, topic_id, sibling=opening.sibling)
         return Owner(topic_id, new=True)
@@ -52,15 +51,21 @@ def take_directory(opening: OpenLog) -> Owner:
     return Owner(topic_id, new=False)
 
 
-def _make(disk: Disk, directory: str, *, durable: bool) -> None:
+def _made(disk: Disk, directory: str, *, durable: bool, look_first: bool) -> bool:
+    """Make the directory; False where it was there. One that is not `durable` becomes so before its first record."""
+    if look_first and disk.stat(directory) is not None:
+        return False
     if not durable:
         try:
             disk.mkdir(directory)
+        except FileExistsError:
+            return False
         except FileNotFoundError:
             pass  # nor is there one above it
         else:
-            return
+            return True
     disk.makedirs(directory)
+    return True
 
 
 def _holds_records(disk: Disk, directory: str) -> bool:

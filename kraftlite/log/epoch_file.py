@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from kraftlite.log import checkpoints
 from kraftlite.log.context import LogContext
+from kraftlite.runtime.trace import is_heard
 from kraftlite.runtime.trace.log import LogEpochAssigned
 
 
@@ -23,7 +24,8 @@ class EpochFile:
         ctx = self._ctx
         if ctx.epochs.assign(epoch, offset):
             self.write()
-            ctx.tracer.emit(LogEpochAssigned(tp=ctx.tp, leader_epoch=epoch, start_offset=offset))
+            if is_heard(ctx.tracer, LogEpochAssigned):
+                ctx.tracer.emit(LogEpochAssigned(tp=ctx.tp, leader_epoch=epoch, start_offset=offset))
 
     def write(self) -> None:
         """Bring the file up to date in the page cache; `persist` makes it durable.

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable, Sequence
+from functools import cached_property
 from typing import Any
 
 from kraftlite.log.appends import Appender, AppendInfo, UnexpectedAppend
@@ -54,16 +55,39 @@ class Log:
         """Called when the log got its first record, and when what was stated of it (`statement`) may not hold any more."""
         ctx, epochs, deleted = open_files(opening, weakref.ref(self))
         self._ctx, self._epochs = ctx, epochs
-        self._reader = Reader(ctx)
-        self._roller = Roller(ctx)
-        self._claim = DirectoryClaim(ctx, epochs)
-        self._flusher = Flusher(ctx, epochs, self._roller)
-        self._truncation = Truncation(ctx, epochs, self._roller)
-        self._deletion = Deletion(ctx, epochs, self._roller, deleted)
-        self._appender = Appender(ctx, self._claim, epochs, self._roller, self._truncation, self._flusher)
         self.tp, self.topic_id = ctx.tp, ctx.topic_id
         self.deleted = deleted
         """The files of deleted segments: the owner has them unlinked."""
+
+    # Parts, made when they are first needed: a broker has tens of thousands of logs that nobody writes to.
+
+    @cached_property
+    def _reader(self) -> Reader:
+        return Reader(self._ctx)
+
+    @cached_property
+    def _roller(self) -> Roller:
+        return Roller(self._ctx)
+
+    @cached_property
+    def _claim(self) -> DirectoryClaim:
+        return DirectoryClaim(self._ctx, self._epochs)
+
+    @cached_property
+    def _flusher(self) -> Flusher:
+        return Flusher(self._ctx, self._epochs, self._roller)
+
+    @cached_property
+    def _truncation(self) -> Truncation:
+        return Truncation(self._ctx, self._epochs, self._roller)
+
+    @cached_property
+    def _deletion(self) -> Deletion:
+        return Deletion(self._ctx, self._epochs, self._roller, self.deleted)
+
+    @cached_property
+    def _appender(self) -> Appender:
+        return Appender(self._ctx, self._claim, self._epochs, self._roller, self._truncation, self._flusher)
 
     # state
 

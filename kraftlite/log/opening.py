@@ -9,6 +9,7 @@ from kraftlite.log.deletion import DeletedFiles
 from kraftlite.log.directory import take_directory
 from kraftlite.log.epoch_file import EpochFile
 from kraftlite.log.recovery import Loader
+from kraftlite.runtime.trace import is_heard
 from kraftlite.runtime.trace.log import LogOpened
 
 
@@ -55,13 +56,15 @@ def open_files(opening: OpenLog, log: weakref.ref[Hooked]) -> tuple[LogContext, 
         claimed=owner.topic_id is None or found.segments.size_bytes > 0,
     )
     ctx.check(producers=False)
-    opened = LogOpened(
-        tp=ctx.tp,
-        log_start_offset=ctx.log_start_offset,
-        leo=ctx.leo,
-        recovery_point=ctx.recovery_point,
-        segments=len(ctx.segments),
-        clean=clean,
-    )
-    ctx.tracer.emit(opened)
+    if is_heard(ctx.tracer, LogOpened):
+        ctx.tracer.emit(
+            LogOpened(
+                tp=ctx.tp,
+                log_start_offset=ctx.log_start_offset,
+                leo=ctx.leo,
+                recovery_point=ctx.recovery_point,
+                segments=len(ctx.segments),
+                clean=clean,
+            )
+        )
     return ctx, EpochFile(ctx, clean=clean, filed=found.epochs_filed), DeletedFiles(ctx, found.deleted)

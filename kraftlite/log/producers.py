@@ -261,6 +261,11 @@ class ProducerState:
         undecided = min(self._undecided)
         return undecided if first_open is None else min(first_open, undecided)
 
+    @property
+    def has_transactions(self) -> bool:
+        """Return whether a transaction is open or undecided."""
+        return bool(self._open or self._undecided)
+
     def last_transaction_offsets(self) -> tuple[int, int]:
         """Return where the latest open transaction began, and the latest marker that is not below the HW; -1 for none."""
         return max(self._open.values(), default=-1), max(self._undecided.values(), default=-1)

@@ -33,7 +33,8 @@ class SegmentList:
 
     @property
     def size_bytes(self) -> int:
-        return sum(segment.size for segment in self._segments)
+        segments = self._segments
+        return sum(segment.size for segment in segments) if len(segments) > 1 else segments[0].size
 
     def add(self, segment: Segment) -> None:
         assert segment.base_offset > self.active.base_offset, (segment.base_offset, self.active.base_offset)

@@ -10,6 +10,7 @@ import re
 from dataclasses import dataclass
 from typing import Final
 
+from kraftlite.model.errors import ErrorCode
 from kraftlite.model.limits import MAX_INT32
 
 CLIENTS: Final = -1
@@ -19,6 +20,7 @@ MAX_FOR_MS: Final = 600_000
 MAX_ACTIVE: Final = 64
 """Faults that one node has at a time."""
 MAX_COUNT: Final = 1_000_000
+_SHOWN: Final = 80
 _ID: Final = re.compile(r"[0-9A-Za-z_-]{1,64}")
 
 
@@ -113,6 +115,19 @@ class FaultState:
     left_ms: int
     hits: int
     """Messages, operations or requests that it has hit so far."""
+
+
+def failing_code(error: int | str) -> int:
+    """The number of one of Kafka's error codes, given by its name or number, also as text. Raises UnknownFault."""
+    text = str(error) if isinstance(error, str) else ""
+    try:
+        code = ErrorCode[text.upper()] if text and not text.lstrip("-").isdecimal() else ErrorCode(int(error))
+    except (KeyError, ValueError):
+        shown = f"error {str(error)[:_SHOWN]!r}"
+        raise UnknownFault(f"{shown}: allowed is a code of Kafka's protocol, such as NOT_LEADER_OR_FOLLOWER or 6") from None
+    if code is ErrorCode.NONE:
+        raise UnknownFault("error NONE: that is no error")
+    return code.value
 
 
 def check(fault: Injection) -> None:

@@ -44,10 +44,12 @@ class Host:
             return
         from kraftlite.node.metrics import register_gauges
         from kraftlite.node.telemetry import offer_telemetry
+        from kraftlite.node.traffic_metrics import register_traffic
         from kraftlite.obs.metrics import Metrics, MetricsServer
 
         metrics = Metrics({})
         register_gauges(metrics, node, config.get_int("kraftlite.metrics.partitions.max"))
+        register_traffic(metrics, node)
         offer_telemetry(metrics, node, config)
         self.tracer.add_sink(metrics)
         self.server = MetricsServer(metrics)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import socket
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from kraftlite.wire.apis.call import Api, Call
     from kraftlite.wire.doors import ConnectionRules, Doors
     from kraftlite.wire.listener import KafkaListener, ListenerConfig
+    from kraftlite.wire.request_times import RequestTimes
     from kraftlite.wire.share import NodeShare
     from kraftlite.wire.shared_port import SharedPortListener
 
@@ -80,6 +81,7 @@ class NodeListeners:
         self._refused = False
         self._apis: list[KafkaApis] = []
         self._handle_of: Callable[[Api], Callable[[Call], None]] | None = None
+        self._times: RequestTimes | None = None
         self._doors: Doors | None = None
         """The limits of the connections of clients; None before the broker has listeners for them."""
         self._ip_quota: Callable[[str], float | None] = lambda _address: None
@@ -220,7 +222,7 @@ class NodeListeners:
     def abort(self) -> None:
         """Cut the clients off as the death of the process would: their sockets are gone, unanswered. The other listeners are
         the transport's."""
-        for client in [*self._clients, *self._controllers]:
+        for client in self.for_clients:
             client.abort()
         self.release()
 
@@ -244,6 +246,7 @@ class NodeListeners:
 
     def _intercepted(self, apis: KafkaApis) -> KafkaApis:
         self._apis.append(apis)
+        apis.times = self._times
         if self._handle_of is not None:
             apis.intercept(self._handle_of)
         return apis
@@ -288,21 +291,36 @@ class NodeListeners:
             rate_of=single(_RATE),
         )
 
+    def measure_requests(self) -> RequestTimes:
+        """Measure the requests of clients from now on, at all listeners. It costs each some two microseconds."""
+        from kraftlite.wire.request_times import RequestTimes
+
+        if self._times is None:
+            self._times = RequestTimes()
+            for apis in self._apis:
+                apis.times = self._times
+        return self._times
+
+    @property
+    def for_clients(self) -> Sequence[KafkaListener]:
+        """The open listeners at which clients are served."""
+        return [*self._clients, *self._controllers]
+
     def handshakes(self) -> tuple[int, int, int]:
         """Count the handshakes of TLS of all listeners: under way, done, and refused."""
-        found = [client.handshakes for client in [*self._clients, *self._controllers] if client.handshakes is not None]
+        found = [client.handshakes for client in self.for_clients if client.handshakes is not None]
         return sum(map(len, found)), sum(it.done for it in found), sum(it.refused for it in found)
 
     @property
     def connection_count(self) -> int:
-        return sum(client.connection_count for client in [*self._clients, *self._controllers])
+        return sum(client.connection_count for client in self.for_clients)
 
     def _for_nodes(self, handlers: Handlers) -> Handlers:
         return for_nodes({**handlers, **self._introspection}, self._gate)
 
     def authentications(self, outcome: str) -> int:
         """Count the authentications of clients with this outcome, a field of `AuthenticationCounts`, at all open listeners."""
-        gates = (client.gate for client in [*self._clients, *self._controllers])
+        gates = (client.gate for client in self.for_clients)
         return sum(getattr(gate.counts, outcome) for gate in gates if gate is not None)
 
     async def _serve(self, listener: ListenerInfo, handlers: Handlers) -> None:

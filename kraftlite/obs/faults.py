@@ -159,6 +159,15 @@ class Fault:
         }
 
 
+def overdue_ms(faults: Iterable[Fault]) -> int | None:
+    """The next time at which one of these counts as ended because its time is over; None when none does by itself."""
+    return min((end + OVERDUE_MS for it in faults if it.active and (end := _end_ms(it)) is not None), default=None)
+
+
+def _end_ms(fault: Fault) -> int | None:
+    return None if fault.for_ms is None else (fault.seen_ms or fault.asked_ms) + fault.for_ms
+
+
 def faults_of(events: Iterable[Recorded], now_ms: int | None = None) -> list[Fault]:
     """The faults that these events tell of, in the order in which they were asked for. An event of a fault whose beginning is
     not there, or that lacks what it must have, is left out. `now_ms`: those whose time is long over have ended, also where
@@ -177,10 +186,8 @@ def faults_of(events: Iterable[Recorded], now_ms: int | None = None) -> list[Fau
 
 
 def _overdue(fault: Fault, now_ms: int | None) -> Fault:
-    if now_ms is None or fault.for_ms is None or not fault.active:
-        return fault
-    end_ms = (fault.seen_ms or fault.asked_ms) + fault.for_ms
-    if now_ms < end_ms + OVERDUE_MS:
+    end_ms = _end_ms(fault)
+    if now_ms is None or end_ms is None or not fault.active or now_ms < end_ms + OVERDUE_MS:
         return fault
     return replace(fault, ended_ms=end_ms, ended_how="its time was over", ended_by=Author(who=f"node {fault.node}", door="node"))
 

@@ -36,19 +36,42 @@ def _plain(value: Any) -> Any:
 _KEPT: Final = "\n\t"
 
 
-class LogSink:
-    """One line per event on `stream`. `log_format`: json, text, or auto (text if the stream is a terminal)."""
+LINES_PER_SECOND: Final = 100
+"""Lines of one kind of event, where the trace file has them all: nobody reads 50,000 lines of a failover one by one, and to
+write them was a fifth of what a changed replica costs. Source: docs/PERFORMANCE.md, "Many partitions"."""
 
-    def __init__(self, node_id: NodeId, stream: TextIO, log_format: str = "auto") -> None:
+
+class LogSink:
+    """One line per event on `stream`. `log_format`: json, text, or auto (text if the stream is a terminal).
+
+    `shorten`: of one kind of event at most `LINES_PER_SECOND` are written in a second, and then one line that says that the
+    others of this second are not. Errors are always written.
+    """
+
+    def __init__(self, node_id: NodeId, stream: TextIO, log_format: str = "auto", *, shorten: bool = False) -> None:
         text = log_format == "text" or (log_format == "auto" and stream.isatty())
         self._write = _as_text(stream) if text else _as_json(stream)
         self._node_id = node_id
         self._second = -1
         self._second_text = ""
         self._broken = False
+        self._shorten = shorten
+        self._counted_second = -1
+        self._counts: dict[str, int] = {}
 
     def __call__(self, wall_ms: int, event: TraceEvent, facts: dict[str, object]) -> None:
-        self.write(wall_ms, event.level, event.event, facts)
+        level, kind = event.level, event.event
+        if self._shorten and level != "error":
+            if wall_ms // 1000 != self._counted_second:
+                self._counted_second = wall_ms // 1000
+                self._counts.clear()
+            count = self._counts[kind] = self._counts.get(kind, 0) + 1
+            if count > LINES_PER_SECOND:
+                if count == LINES_PER_SECOND + 1:
+                    said: dict[str, object] = {"kind": kind, "where": "the others of this second are in the trace file"}
+                    self.write(wall_ms, level, "log.shortened", said)
+                return
+        self.write(wall_ms, level, kind, facts)
 
     def write(self, wall_ms: int, level: str, event: str, facts: dict[str, object]) -> None:
         """A line that is not a typed event (Python's logging). A stream that is gone stays gone: no line, no error."""

@@ -11,9 +11,10 @@ from dataclasses import dataclass
 from typing import Final
 
 from prometheus_client import CollectorRegistry, GCCollector, PlatformCollector, ProcessCollector, generate_latest
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric, SummaryMetricFamily
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric, SummaryMetricFamily, UnknownMetricFamily
 
 from kraftlite.model.ids import Endpoint
+from kraftlite.obs.dialects import also_called
 from kraftlite.runtime.trace import TraceEvent
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
@@ -65,7 +66,8 @@ QUANTILES: Final = (0.5, 0.75, 0.95, 0.98, 0.99, 0.999)
 class _Histogram:
     name: str
     doc: str
-    read: Callable[[], tuple[int, float, Sequence[float]]]
+    labels: tuple[str, ...]
+    read: Callable[[], Iterable[tuple[Texts, int, float, Sequence[float]]]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +77,14 @@ class _Family:
     labels: tuple[str, ...]
     read: Callable[[], Iterable[tuple[Texts, float]]]
     counter: bool
+
+
+_RESERVED: Final = ("_count", "_sum", "_bucket", "_total")
+"""Endings that Prometheus keeps for parts of histograms and for counters. A gauge that Kafka calls so has no type."""
+
+
+def _kind(name: str, counter: bool) -> type[CounterMetricFamily | GaugeMetricFamily | UnknownMetricFamily]:
+    return CounterMetricFamily if counter else UnknownMetricFamily if name.endswith(_RESERVED) else GaugeMetricFamily
 
 
 class Metrics:
@@ -108,7 +118,17 @@ class Metrics:
 
     def histogram(self, name: str, doc: str, read: Callable[[], tuple[int, float, Sequence[float]]]) -> None:
         """`read` returns how many, their sum, and the values at `QUANTILES` of the latest ones, which may be none yet."""
-        self._histograms.append(_Histogram(name, doc, read))
+        self.histograms(name, doc, (), lambda: [((), *read())])
+
+    def histograms(
+        self,
+        name: str,
+        doc: str,
+        labels: tuple[str, ...],
+        read: Callable[[], Iterable[tuple[Texts, int, float, Sequence[float]]]],
+    ) -> None:
+        """Several of them, each with its texts for `labels`, which no client chooses."""
+        self._histograms.append(_Histogram(name, doc, labels, read))
 
     def family(
         self, name: str, doc: str, label: str, read: Callable[[], Iterable[tuple[str, float]]], *, counter: bool = False
@@ -138,6 +158,11 @@ class Metrics:
         self._looks.append(look)
 
     def collect(self) -> Iterator[Metric]:
+        for metric in self._collected():
+            yield metric
+            yield from also_called(metric)
+
+    def _collected(self) -> Iterator[Metric]:
         for look in self._looks:
             look()
         families: dict[str, Metric] = {}
@@ -147,7 +172,7 @@ class Metrics:
                 continue
             family = families.get(reading.name)
             if family is None:
-                kind = CounterMetricFamily if reading.counter else GaugeMetricFamily
+                kind = _kind(reading.name, reading.counter)
                 family = families[reading.name] = kind(reading.name, reading.doc, labels=[name for name, _ in reading.labels])
             family.add_metric([text for _, text in reading.labels], float(value))  # type: ignore[attr-defined]
         yield from families.values()
@@ -170,14 +195,18 @@ class Metrics:
 
     def _many(self, names: list[str], texts: list[str]) -> Iterator[Metric]:
         for histogram in self._histograms:
-            count, total, values = histogram.read()
-            found = SummaryMetricFamily(histogram.name, histogram.doc, labels=names)
-            for share, value in zip(QUANTILES, values, strict=False):
-                found.add_sample(histogram.name, {**dict(self._labels), "quantile": str(share)}, value)
-            found.add_metric(texts, count, total)
+            found = SummaryMetricFamily(histogram.name, histogram.doc, labels=[*names, *histogram.labels])
+            for chosen, count, total, values in histogram.read():
+                labels = {
+                    **dict(self._labels),
+                    **{label: str(text) for label, text in zip(histogram.labels, chosen, strict=True)},
+                }
+                for share, value in zip(QUANTILES, values, strict=False):
+                    found.add_sample(histogram.name, {**labels, "quantile": str(share)}, value)
+                found.add_metric([*texts, *map(str, chosen)], count, total)
             yield found
         for family in self._families:
-            kind = CounterMetricFamily if family.counter else GaugeMetricFamily
+            kind = _kind(family.name, family.counter)
             made = kind(family.name, family.doc, labels=[*names, *family.labels])
             name = f"{family.name}_total" if family.counter else family.name
             constant = dict(self._labels)

@@ -67,7 +67,8 @@ _encode = json.JSONEncoder(default=str, separators=(",", ":")).encode
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Header:
     """`source`: live, embedded or simulated. `clock`: wall (milliseconds since 1970) or virtual (since the start of a run).
-    `every_ms`: the time between two looks at a node."""
+    `every_ms`: the time between two looks at a node. `plan`: what decides a simulated run, as `kraftlite sim --plan` takes it;
+    empty where there is none."""
 
     source: str
     clock: str
@@ -75,6 +76,7 @@ class Header:
     every_ms: int
     title: str = ""
     made_by: str = kraftlite.__version__
+    plan: str = ""
 
     def to_dict(self) -> dict[str, Any]:
         return {
@@ -85,6 +87,7 @@ class Header:
             "cluster_id": self.cluster_id,
             "every_ms": self.every_ms,
             "title": self.title,
+            **({"plan": self.plan} if self.plan else {}),
         }
 
 
@@ -192,8 +195,9 @@ class Recorder:
         if self.full:
             return
         line = _encode(value).encode() + b"\n"
-        if len(line) > MAX_LINE:
-            return  # an event with more facts than a reader takes; what nodes say is split before
+        if len(line) > MAX_LINE:  # an event with more facts than a reader takes; what nodes say is split before
+            said = {"node": value["node"], "name": str(value["event"])[:100], "bytes": len(line)}
+            line = _encode({"ts": value["ts"], "k": "left-out", **said}).encode() + b"\n"
         if len(line) > self._room:
             self.reached = True
             self._last(int(value.get("ts", self._ts)), "full", f"the recording has reached its limit of {self._limit} bytes")

@@ -86,6 +86,16 @@ class Note:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class LeftOut:
+    """An event of a node that is not in the recording: it had so many bytes, which is more than a line may have."""
+
+    ts: int
+    node: int
+    event: str
+    size: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class End:
     ts: int
     outcome: str
@@ -94,7 +104,7 @@ class End:
 
 Look = Described | Status | Replicas | Silent | Turn
 """A line that goes forward in time."""
-Line = Header | Look | Note | End | Recorded
+Line = Header | Look | Note | LeftOut | End | Recorded
 
 _HEADER: Final = {
     "made_by": c.text(100),
@@ -138,6 +148,7 @@ _LINES: Final = {
     "replicas": {"node": _ID, "at": c.TIME},
     "silent": {"node": _ID, "why": c.text(300)},
     "turn": {},
+    "left-out": {"node": c.NODE, "name": c.text(100), "bytes": c.whole(0, (1 << 63) - 1)},
     "note": {"text": c.text(1000), "until": c.maybe(c.TIME)},
     "end": {"outcome": c.text(40), "text": c.text(150)},
 }
@@ -223,6 +234,8 @@ class _Reader:
         found = _needed(table, value)
         if kind == "note":
             return Note(ts=ts, text=found["text"], until_ms=found["until"])
+        if kind == "left-out":
+            return LeftOut(ts=ts, node=found["node"], event=found["name"], size=found["bytes"])
         if self._over:
             raise ValueError("there is a line behind the one that ends the recording")
         if ts < self._ts:
@@ -239,7 +252,7 @@ class _Reader:
             raise ValueError("it is not a recording of kraftlite")
         if version != VERSION or isinstance(version, bool):
             raise ValueError(f"the recording has version {str(version)[:20]}; this kraftlite reads version {VERSION}")
-        return Header(**_needed(_HEADER, value))
+        return Header(**_needed(_HEADER, value), plan=c.text(c.MAX_TEXT)(value.get("plan", "")))
 
     def _event(self, ts: int, value: dict[str, Any]) -> Recorded | None:
         told = _needed({"node": c.NODE, "event": c.text(100)}, value)

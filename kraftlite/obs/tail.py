@@ -66,10 +66,12 @@ class _Part:
 
 
 class Tail:
-    """Raises OSError for what cannot be read; a file that is not there yet is empty."""
+    """Raises OSError for what cannot be read; a file that is not there yet is empty. `newest`: of what is there at the first
+    look, only so many bytes at its end."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, *, newest: int | None = None) -> None:
         self.path = path
+        self._newest = newest
         self.round = 0
         self._parts: deque[_Part] = deque()
         self._ahead: deque[Line] = deque()
@@ -106,6 +108,13 @@ class Tail:
                 break
             known.add(number)
             fresh.appendleft(_Part(file))
+        if self.round == 1 and self._newest is not None:
+            left = self._newest
+            for part in reversed(fresh):
+                size = os.fstat(part.file.fileno()).st_size
+                part.at = max(0, size - left)
+                part.skipping = part.at > 0  # the line in whose middle it begins
+                left -= size - part.at
         self._parts += fresh
 
     def _fill(self) -> None:

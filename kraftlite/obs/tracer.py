@@ -60,10 +60,11 @@ def open_tracer(
 ) -> HostTracer:
     """The usual tracer: log lines on `stream` (standard error) and, with a path, the timeline file.
 
-    The file has everything from `info` on, however quiet the log is: what happened must be explainable afterwards.
+    The file has everything from `info` on, however quiet the log is: what happened must be explainable afterwards. With it the
+    log leaves out what comes by the hundreds a second (`LogSink`).
     Source: `kraftlite.log.level`, `kraftlite.log.format`, `kraftlite.trace.file`, `kraftlite.trace.max.bytes`.
     """
-    log = LogSink(node_id, stream or sys.stderr, log_format)
+    log = LogSink(node_id, stream or sys.stderr, log_format, shorten=timeline_path is not None)
     if timeline_path is None:
         return HostTracer(node_id, clock, [log], level)
     sinks: list[Sink] = [_only(log, level), TimelineFile(timeline_path, node_id, timeline_max_bytes)]

@@ -70,7 +70,7 @@ class RaftContext:
         self.wall_ms = 0
         self.out = Output()
         self._refused: tuple[tuple[NodeId, str, str], int] | None = None
-        """What was refused last, and when that was told."""
+        """The last refusal, and when it was told."""
 
     # who we are
 

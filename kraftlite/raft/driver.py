@@ -46,6 +46,7 @@ from kraftlite.raft.events import (
     ShutdownRequested,
     Tick,
 )
+from kraftlite.raft.measures import RaftMeasures
 from kraftlite.runtime.ports import AnyHandler, Handlers, Ports, TaskHandle, TimerHandle, TransportError, route
 from kraftlite.runtime.trace.node import NodeStalled
 
@@ -81,6 +82,7 @@ class RaftDriver:
         self._deliver = asyncio.Event()
         self._handed_over = asyncio.Event()
         self._stopped = False
+        self.measures = RaftMeasures()
 
     # life
 
@@ -97,6 +99,7 @@ class RaftDriver:
             wall_ms=clock.wall_ms(),
             trace_appends=self._ports.trace_hot,
         )
+        self.measures.begin(self._core.log_end_offset)
         self._delivery = Delivery(self._core, self._serde, self._ports.tracer)
         for listener in self._early:
             self._delivery.register(listener)
@@ -154,6 +157,8 @@ class RaftDriver:
         self._note_stall(clock.now_ms())
         try:
             self._perform(self.core.step(event, clock.now_ms(), clock.wall_ms()))
+            core = self.core
+            self.measures.look(clock.now_us(), core.state_name, core.log_end_offset, core.high_watermark)
             self._arm_timer()
         except Exception as error:  # noqa: BLE001 the top of every path into the core: what it asked for is a part of its step
             self._stopped = True
@@ -208,8 +213,10 @@ class RaftDriver:
 
     async def _call(self, request: OutboundRequest) -> None:
         event: Event
+        self.measures.requests += 1
         try:
             response = await self._ports.transport.call(request.peer, request.method, request.request, request.timeout_ms)
+            self.measures.responses += 1
             event = ResponseReceived(correlation_id=request.correlation_id, response=response)
         except (TransportError, ApiError):
             event = RequestFailed(correlation_id=request.correlation_id)

@@ -81,6 +81,11 @@ class Followed:
         return log is not None and self.leader_hw is not None and log.leo >= self.leader_hw
 
     @property
+    def lag(self) -> int:
+        log = self.partition.log
+        return 0 if log is None or self.leader_hw is None else max(0, self.leader_hw - log.leo)
+
+    @property
     def current(self) -> bool:
         """True while it is still a follower in the leader epoch under which it is fetched."""
         partition = self.partition
@@ -127,6 +132,10 @@ class FetcherCore:
         self._answered = 0
 
     # --- what is followed ---------------------------------------------------------------------------------------------
+
+    def max_lag(self) -> int:
+        """The most offsets by which one of the replicas is behind its leader's high watermark, as far as it has told it."""
+        return max((followed.lag for followed in self._followed.values()), default=0)
 
     def __len__(self) -> int:
         return len(self._followed)

@@ -31,6 +31,8 @@ class FetcherDriver:
         broker_epoch: Callable[[], int | None],
     ) -> None:
         self.core = core
+        self.requests = 0
+        """Fetches that were sent."""
         self._ports = ports
         self._config = config
         self._endpoint = endpoint
@@ -69,6 +71,7 @@ class FetcherDriver:
             return False
         call = self._ports.transport.call(endpoint, REPLICA_FETCH, request, self._config.socket_timeout_ms)
         self._calls.append(asyncio.ensure_future(call))
+        self.requests += 1
         return True
 
     async def _answer(self) -> None:

@@ -71,6 +71,14 @@ class FetcherManager:
         if key is not None:
             self._drivers[key][0].core.remove(partition)
 
+    def max_lag(self) -> int:
+        """The most offsets by which a replica here is behind the high watermark that its leader has told."""
+        return max((driver.core.max_lag() for driver, _ in self._drivers.values()), default=0)
+
+    def requests(self) -> dict[tuple[NodeId, int], int]:
+        """The fetches that each fetcher has sent, by leader and number."""
+        return {key: driver.requests for key, (driver, _) in self._drivers.items()}
+
     def wake_all(self) -> None:
         """Wake all fetchers: brokers may be reachable, or elsewhere, now."""
         for driver, _ in self._drivers.values():

@@ -94,7 +94,7 @@ class ReplicaManager:
         self._logs = logs
         self._on_hosted = on_hosted
         self._clock = ports.clock
-        self._table = table = PartitionTable(config.inter_broker_listener_name)
+        self._table = table = PartitionTable(config.broker_id, config.inter_broker_listener_name)
         self._deadlines = Deadlines(ports.clock, ports.tuning.deadline_granularity_ms)
         self._alter = AlterPartitionDriver(
             config, ports.clock, controller, AlterPartitionCore(config, ports.tuning), broker_epoch
@@ -127,6 +127,8 @@ class ReplicaManager:
             on_io_error=self.handle_io_error,
             throttle=self.throttles.follower,
         )
+        self.max_lag, self.fetch_counts = self._fetchers.max_lag, self._fetchers.requests
+        self.fetch_times = self._service.times
         self._tasks: list[TaskHandle] = []
         self._failed_directories = 0
         """The number of those whose replicas were taken offline."""

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from dataclasses import dataclass, field
 
 from kraftlite.model.errors import ApiError, ErrorCode
 from kraftlite.model.messages.methods import REPLICA_FETCH, REPLICA_OFFSETS
@@ -23,7 +24,22 @@ from kraftlite.model.topic_partition import TopicPartition
 from kraftlite.replication.sessions import FetchServer, FollowerSession, Key, SessionTable
 from kraftlite.replication.table import PartitionTable
 from kraftlite.replication.throttle import ReplicationThrottle
+from kraftlite.runtime.durations import DurationSummary
 from kraftlite.runtime.ports import Handlers, Ports, route
+
+
+@dataclass(slots=True)
+class FetchTimes:
+    """The times of followers' fetches: the loop's work, the wait for data, and both."""
+
+    local: DurationSummary = field(default_factory=DurationSummary)
+    remote: DurationSummary = field(default_factory=DurationSummary)
+    total: DurationSummary = field(default_factory=DurationSummary)
+
+    def note(self, total_us: int, waited_us: int) -> None:
+        self.local.note(total_us - waited_us)
+        self.remote.note(waited_us)
+        self.total.note(total_us)
 
 
 class ReplicaService:
@@ -46,6 +62,7 @@ class ReplicaService:
         self.sessions = SessionTable(ports.entropy, ports.tracer, ports.tuning)
         self._server = FetchServer(table, on_io_error, throttle)
         table.on_added = self.sessions.partition_added
+        self.times = FetchTimes()
 
     def handlers(self) -> Handlers:
         return dict((route(REPLICA_FETCH, self.fetch), route(REPLICA_OFFSETS, self.offsets)))
@@ -53,7 +70,8 @@ class ReplicaService:
     async def fetch(self, request: ReplicaFetchRequest) -> ReplicaFetchResponse:
         if request.cluster_id != self._cluster_id:
             raise ApiError(ErrorCode.INCONSISTENT_CLUSTER_ID, f"this is cluster {self._cluster_id}, not {request.cluster_id}")
-        now_ms = self._clock.now_ms()
+        now_ms, began_us = self._clock.now_ms(), self._clock.now_us()
+        waited_us = 0
         try:
             session = self.sessions.resume(request, now_ms)
         except ApiError as error:
@@ -61,11 +79,14 @@ class ReplicaService:
         self._server.take(session, request, now_ms)
         # The answer to the first request of a session says its id, which the follower needs for the next one.
         waits = request.max_wait_ms > 0 and request.session_epoch != 0
-        results, records, urgent = self._server.collect(session, request, final=request.max_wait_ms <= 0)
+        results, records, urgent = self._server.collect(session, request, now_ms, final=request.max_wait_ms <= 0)
         if waits and not urgent and _size(records) < request.min_bytes:
             held = {(it.topic_id, it.partition): it for it in results if not it.records_length}
+            parked_us = self._clock.now_us()
             results, records = await self._wait(session, request, held, now_ms + request.max_wait_ms)
+            waited_us = self._clock.now_us() - parked_us
         self._server.sent(session, results)
+        self.times.note(self._clock.now_us() - began_us, waited_us)
         return ReplicaFetchResponse(
             error=ErrorCode.NONE, session_id=session.session_id, partitions=tuple(results), payload=b"".join(records)
         )
@@ -91,8 +112,9 @@ class ReplicaService:
                     session.waiter = None
             if session.next_epoch != epoch:
                 return list(held.values()), []  # superseded: what there is goes into the answer to the next request
-            final = self._clock.now_ms() >= deadline_ms
-            results, records, urgent = self._server.collect(session, request, final=final)
+            now_ms = self._clock.now_ms()
+            final = now_ms >= deadline_ms
+            results, records, urgent = self._server.collect(session, request, now_ms, final=final)
             if final or urgent or _size(records) >= request.min_bytes:
                 for result in results:
                     held.pop((result.topic_id, result.partition), None)

@@ -28,6 +28,10 @@ MAX_SESSIONS: Final = Tuning().follower_sessions
 SESSION_IDLE_MS: Final = Tuning().follower_session_idle_ms
 
 AHEAD_OF_US: Final = frozenset({ErrorCode.UNKNOWN_LEADER_EPOCH, ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION})
+"""The refusals of a leader that has not heard yet what its follower knows."""
+AHEAD_PATIENCE_MS: Final = 5_000
+"""A follower is told so late that this leader does not know what it fetches. Metadata mostly comes before, however many
+partitions there are; one that is told stays away for its whole backoff, and both have it to do again."""
 
 Key = tuple[UUID, int]
 
@@ -37,6 +41,7 @@ class SessionEntry:
 
     __slots__ = (
         "asked_epoch",
+        "asked_ms",
         "fetch_offset",
         "key",
         "last_fetched_epoch",
@@ -53,6 +58,7 @@ class SessionEntry:
         self.key = key
         self.partition: Partition | None = None
         self.asked_epoch = -1
+        self.asked_ms = 0
         self.fetch_offset = -1
         self.last_fetched_epoch: int | None = None
         self.log_start_offset = -1
@@ -65,6 +71,7 @@ class SessionEntry:
             # Answers that were under way when the follower's epoch changed are lost on it: it is told everything again.
             self.sent_hw = self.sent_log_start = -1
         self.asked_epoch = asked.current_leader_epoch
+        self.asked_ms = self.session.last_fetch_ms
         self.fetch_offset = asked.fetch_offset
         self.last_fetched_epoch = asked.last_fetched_epoch
         self.log_start_offset = asked.log_start_offset
@@ -117,8 +124,8 @@ class FollowerSession:
     partition that got something goes to the end, so that all get their turn when a response is full.
 
     `ahead`: partitions of which the follower knows newer metadata than this leader. They are not looked at again before metadata
-    has come, or the wait is over: while a failover of thousands is applied here in steps, each request and each step would else
-    look at all that are left."""
+    has come, or the leader's patience is over: while a failover of thousands is applied here in steps, each request and each step
+    would else look at all that are left."""
 
     def __init__(self, session_id: int, replica_id: NodeId, replica_epoch: int) -> None:
         self.session_id = session_id
@@ -147,6 +154,12 @@ class FollowerSession:
         """Look again at what the follower was ahead of this leader with."""
         self.dirty.update(self.ahead)
         self.ahead.clear()
+
+    def look_at_overdue(self, now_ms: int) -> None:
+        """Look again at what the follower has been ahead with for too long."""
+        for entry in [entry for entry in self.ahead if now_ms - entry.asked_ms >= AHEAD_PATIENCE_MS]:
+            del self.ahead[entry]
+            self.dirty[entry] = None
 
     def close(self) -> None:
         for key in list(self.entries):
@@ -291,6 +304,8 @@ class FetchServer:
         if partition is not entry.partition:
             entry.attach(partition)
         if partition is None:
+            if self._table.is_coming(*entry.key):
+                raise ApiError(ErrorCode.UNKNOWN_LEADER_EPOCH, "the replica has not been made here yet")
             partition = self._table.find_by_id(*entry.key)
         leader, _ = partition.leading(entry.asked_epoch)
         if self._table.is_stale(session.replica_id, session.replica_epoch):
@@ -304,26 +319,27 @@ class FetchServer:
         return partition
 
     def collect(
-        self, session: FollowerSession, request: ReplicaFetchRequest, *, final: bool
+        self, session: FollowerSession, request: ReplicaFetchRequest, now_ms: int, *, final: bool
     ) -> tuple[list[ReplicaFetchResult], list[bytes], bool]:
         """(results, records, urgent) of all dirty partitions, within the request's limits. Urgent: errors, divergences, log
         starts that moved, and records that were left out for the limits: waiting would not bring them.
 
-        Before the wait is over (`final`), a follower that knows newer metadata than this leader is not told so: the metadata
-        arrives within moments, while the follower would stay away for its whole backoff.
+        A follower that knows newer metadata than this leader is told so when the wait is over (`final`) and it has asked in vain
+        for `AHEAD_PATIENCE_MS`; at once if it does not wait at all.
         """
         results: list[ReplicaFetchResult] = []
         payload: list[bytes] = []
         left, urgent, more_left = request.max_bytes, False, False
         if final:
-            session.look_ahead()
+            session.look_at_overdue(now_ms)
+        told_ms = now_ms if request.max_wait_ms <= 0 else now_ms - AHEAD_PATIENCE_MS
         for entry in list(session.dirty):
             told_start = entry.sent_log_start
             try:
                 result, records, more = self._read(session, entry, min(left, request.partition_max_bytes), not payload)
             except ApiError as error:
                 session.dirty.pop(entry, None)
-                if error.code in AHEAD_OF_US and not final:
+                if error.code in AHEAD_OF_US and not (final and entry.asked_ms <= told_ms):
                     session.ahead[entry] = None
                     continue
                 result, records, more = _error(entry, error.code), b"", False

@@ -17,7 +17,7 @@ from kraftlite.replication.traffic import Traffic
 class PartitionTable:
     """All maps always hold the same partitions. Raises ApiError for what is not here, saying why."""
 
-    def __init__(self, inter_broker_listener_name: str) -> None:
+    def __init__(self, broker_id: NodeId, inter_broker_listener_name: str) -> None:
         self.by_tp: dict[TopicPartition, Partition] = {}
         self.by_id: dict[tuple[UUID, int], Partition] = {}
         self._by_topic: dict[str, dict[int, Partition]] = {}
@@ -26,6 +26,7 @@ class PartitionTable:
         self.removed = Traffic()
         """The traffic of replicas that are not here any more."""
         self.image = MetadataImage.EMPTY
+        self._broker_id = broker_id
         self._listener = inter_broker_listener_name
 
     def add(self, partition: Partition) -> None:
@@ -71,6 +72,12 @@ class PartitionTable:
                 raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"{topic.name}-{index} does not exist")
             raise ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{topic.name}-{index} has no replica here")
         return partition
+
+    def is_coming(self, topic_id: UUID, index: int) -> bool:
+        """Return whether the image gives this broker a replica that is not here yet: a change of many is applied in steps."""
+        topic = self.image.topics.topic_by_id(topic_id) if (topic_id, index) not in self.by_id else None
+        registration = None if topic is None else topic.partitions.get(index)
+        return registration is not None and self._broker_id in registration.replicas
 
     def hint(self, tp: TopicPartition) -> LeaderHint | None:
         """Name the leader: our own word if we have a replica, else the image's."""

@@ -17,6 +17,8 @@ _MESSAGE: Final = re.compile(
     r"n,(?:a=(?P<authzid>(?:[^=,\x00\x01]|=2C|=3D)+))?,\x01(?P<pairs>(?:[A-Za-z]+=[\x20-\x7e \t\r\n]+\x01)*)\x01"
 )
 _BEARER: Final = re.compile(r"[Bb]earer +(?P<token>[-_~+/.a-zA-Z0-9]+=*)")
+_SEEN: Final = b"\x01"
+"""The answer of a client to a refusal (RFC 7628, 3.2.3). Who says something else is not told more."""
 _MAX_MS: Final = 1 << 53
 
 
@@ -53,6 +55,8 @@ class OAuthBearerServer:
 
     def evaluate(self, token: bytes, now_ms: int) -> Reply:
         if self._refused is not None:
+            if token != _SEEN:
+                raise SaslRefused("Invalid OAUTHBEARER client second message")
             raise refused_openly(self._refused)
         check_size(token)
         found = _MESSAGE.fullmatch(token.decode("utf-8", "replace"))

@@ -8,7 +8,7 @@ from __future__ import annotations
 import importlib.util
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from kraftlite.security.oauthbearer import BadToken, TokenOwner, claim_ms
@@ -20,9 +20,11 @@ MAX_KEYS: Final = 1_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SignedRules:
-    """`url`: https, http or file. `audiences`: a token must name one of them; empty: it may name any. `issuer` None: any."""
+    """`url`: https, http or file. `tls`: Kafka's `ssl.*` settings for https; empty: as of any client. `audiences`: a token must
+    name one of them; empty: it may name any. `issuer` None: any."""
 
     url: str
+    tls: Mapping[str, str] = field(default_factory=dict, repr=False)
     refresh_ms: int = 3_600_000
     retry_ms: int = 100
     retry_max_ms: int = 10_000

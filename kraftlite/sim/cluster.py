@@ -13,6 +13,7 @@ from kraftlite.model.ids import NodeId
 from kraftlite.node.meta_properties import read_meta_properties
 from kraftlite.node.storage import format_directories
 from kraftlite.runtime.trace import TraceEvent
+from kraftlite.sim.fault_plan import FaultPlan
 from kraftlite.sim.loop import VirtualLoop
 from kraftlite.sim.quorum import SimQuorum, controllers_of
 from kraftlite.sim.service import client_handlers
@@ -55,6 +56,10 @@ class SimCluster:
         self.on_event: list[Callable[[int, SimHost, TraceEvent], None]] = []
         self.on_failure: list[Callable[[SimHost, BaseException, str], None]] = []
         self.wall_offset_ms: dict[NodeId, int] = {}
+        self.inflict: Callable[[FaultPlan], None] = lambda plan: None
+        """Carries a fault out at once, for an administrator who has his hands on the machines."""
+        self.retire_broker: Callable[[NodeId], None] = lambda node_id: None
+        """The ear of the administrator who takes brokers out."""
         self.nodes: dict[NodeId, SimHost] = {}
         roles = shape.roles
         self._drawn = settings_of(theme, seed, sum("broker" in it for it in roles))

@@ -26,8 +26,8 @@ FILE_FAULTS: Final = ("rot", "old-files", "stale")
 TIME_FAULTS: Final = ("clocks", "client-clock")
 TROUBLES: Final = (*SLOW_FAULTS, *TORN_FAULTS, *DIRECTORY_FAULTS, *FILE_FAULTS, *TIME_FAULTS, "hold")
 """Drawn by `troubles`, from a random stream of their own; `hold` by a scene, too."""
-QUORUM_FAULTS: Final = ("new-disk", "new-port", "add-voter", "remove-voter", "upgrade-voters")
-"""Drawn by `membership_scenes`, from a random stream of their own. The last three are the administrator's."""
+QUORUM_FAULTS: Final = ("new-disk", "new-port", "retire-broker", "add-voter", "remove-voter", "upgrade-voters")
+"""Drawn by `membership_scenes`, from a random stream of their own. The last four are the administrator's."""
 AMBUSHES: Final = tuple(
     f"{deed}-at-{step}"
     for deed in ("kill", "power", "pause", "stop", "kill-all", "power-all", "late", "hold", "repeat", "orphan", "alone")

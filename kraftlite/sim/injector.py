@@ -11,6 +11,7 @@ from kraftlite.model.method import AnyMethod
 from kraftlite.model.topic_partition import TopicPartition
 from kraftlite.sim.cluster import SimCluster
 from kraftlite.sim.fault_plan import FaultPlan, UnknownNode
+from kraftlite.sim.ledger import ALL_END
 from kraftlite.simhost.host import Incarnation, SimHost
 
 DeathCallback = Callable[[SimHost, str], None]
@@ -57,6 +58,7 @@ class Injector:
         self.ambushes: dict[tuple[str, AnyMethod], list[Callable[[NodeId, NodeId], None]]] = {}
         """The faults that wait for a moment in the life of a call, in the order in which they strike."""
         self.over = False
+        cluster.inflict = lambda plan: None if self.over else self._begin(plan)
 
     def check(self, faults: Sequence[FaultPlan]) -> None:
         """Raises UnknownNode for a fault that names a node which is not of this cluster."""
@@ -179,7 +181,7 @@ class Injector:
     def heal(self) -> None:
         """Every fault is over: links whole, disks well, nodes resumed; whatever is down starts."""
         self.over = True
-        self.note("all faults end")
+        self.note(ALL_END)
         self.cluster.network.heal()
         self.cluster.flush_us.clear()
         for node in self.cluster.nodes.values():

@@ -12,13 +12,17 @@ from kraftlite.sim.targets import node_ids
 
 KINDS: Final = ("dir-error", "dir-full", "dir-read-only")
 METADATA: Final = "/meta"
+_BOUND: Final = "replica.alter.log.dirs.io.max.bytes.per.second"
+BOUNDS: Final[tuple[dict[str, str], ...]] = ({}, {}, {_BOUND: "20000"}, {_BOUND: "1000000"})
+"""Bounds of what a broker copies between its directories, one of which a seed takes."""
 
 
 def several(shape: Shape, seed: int) -> Shape:
     """Give every node two or three log directories; the metadata log has one of its own, and goes on when they fail."""
     count = random.Random(f"log-dirs/{seed}").choice((2, 2, 3))
     directories = ",".join(f"/d{number}" for number in range(1, count + 1))
-    return replace(shape, config={**shape.config, "log.dirs": directories, "metadata.log.dir": METADATA})
+    bound = random.Random(f"log-dirs/moves/{seed}").choice(BOUNDS)
+    return replace(shape, config={**shape.config, **bound, "log.dirs": directories, "metadata.log.dir": METADATA})
 
 
 def draw(seed: int, shape: Shape, duration_ms: int) -> list[FaultPlan]:

@@ -219,6 +219,20 @@ def asked_before_a_commit(rng: random.Random, shape: Shape, at_ms: int) -> Seque
     )
 
 
+def broker_leaves(rng: random.Random, shape: Shape, at_ms: int) -> Sequence[FaultPlan]:
+    """V12: a broker is taken out while voters are changed, and the active controller, or another broker, goes meanwhile."""
+    brokers = [it for it in node_ids(shape, "broker") if it not in node_ids(shape, "controller")]
+    if not brokers:
+        return (FaultPlan(at_ms=at_ms, kind="kill", target="controller", for_ms=500),)
+    controllers, end = _some(rng, shape), rng.choice(("kill", "power", "pause", "isolate"))
+    victim = rng.choice(("controller", "controller", rng.choice(brokers)))
+    return (
+        FaultPlan(at_ms=at_ms, kind="retire-broker", target=rng.choice(brokers)),
+        FaultPlan(at_ms=at_ms + rng.randint(1, 800), kind=rng.choice(("add-voter", "remove-voter")), target=controllers[0]),
+        FaultPlan(at_ms=at_ms + rng.randint(1, 1_500), kind=end, target=victim, for_ms=rng.choice((200, 2_500))),
+    )
+
+
 SCENES: Final[dict[str, Scene]] = {
     "added-alone": added_alone,
     "removed-alone": removed_alone,
@@ -231,6 +245,6 @@ SCENES: Final[dict[str, Scene]] = {
     "new-disk-votes": new_disk_votes,
     "few-are-left": few_are_left,
 }
-LATER: Final[dict[str, Scene]] = {"asked-before-a-commit": asked_before_a_commit}
+LATER: Final[dict[str, Scene]] = {"asked-before-a-commit": asked_before_a_commit, "broker-leaves": broker_leaves}
 """Scenes that are played by name alone: a name among the others would change what every seed draws."""
 ALL: Final[dict[str, Scene]] = SCENES | LATER

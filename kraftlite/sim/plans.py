@@ -113,7 +113,7 @@ def mutated(rng: random.Random, plan: RunPlan, other: RunPlan) -> RunPlan:
     return rng.choice(CHANGES)(rng, plan, other)
 
 
-def _pinned(plan: RunPlan) -> RunPlan:
+def pinned(plan: RunPlan) -> RunPlan:
     """The same run, with the seed of each part spelled out."""
     shape, knobs, faults = (plan.seed if it is None else it for it in (plan.shape_seed, plan.knobs_seed, plan.faults_seed))
     return replace(plan, shape_seed=shape, knobs_seed=knobs if plan.theme == KNOBS else plan.knobs_seed, faults_seed=faults)
@@ -124,28 +124,28 @@ def _fresh(rng: random.Random) -> int:
 
 
 def _other_workload(rng: random.Random, plan: RunPlan, other: RunPlan) -> RunPlan:
-    return replace(_pinned(plan), seed=_fresh(rng))
+    return replace(pinned(plan), seed=_fresh(rng))
 
 
 def _other_faults(rng: random.Random, plan: RunPlan, other: RunPlan) -> RunPlan:
-    return replace(_pinned(plan), faults=None, faults_seed=_fresh(rng))
+    return replace(pinned(plan), faults=None, faults_seed=_fresh(rng))
 
 
 def _other_knobs(rng: random.Random, plan: RunPlan, other: RunPlan) -> RunPlan:
-    return replace(_pinned(plan), knobs=None, knobs_seed=_fresh(rng))
+    return replace(pinned(plan), knobs=None, knobs_seed=_fresh(rng))
 
 
 def _other_shape(rng: random.Random, plan: RunPlan, other: RunPlan) -> RunPlan:
     """Faults name nodes and topics of a shape: they are drawn anew for another one."""
-    return replace(_pinned(plan), shape=None, shape_seed=_fresh(rng), faults=None)
+    return replace(pinned(plan), shape=None, shape_seed=_fresh(rng), faults=None)
 
 
 def _knobs_of_another(rng: random.Random, plan: RunPlan, other: RunPlan) -> RunPlan:
-    return replace(_pinned(plan), knobs=other.knobs, knobs_seed=_pinned(other).knobs_seed)
+    return replace(pinned(plan), knobs=other.knobs, knobs_seed=pinned(other).knobs_seed)
 
 
 def _workload_of_another(rng: random.Random, plan: RunPlan, other: RunPlan) -> RunPlan:
-    return replace(_pinned(plan), seed=other.seed)
+    return replace(pinned(plan), seed=other.seed)
 
 
 def _fewer_faults(rng: random.Random, plan: RunPlan, other: RunPlan) -> RunPlan:

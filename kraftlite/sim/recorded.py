@@ -12,15 +12,17 @@ from typing import Any, Final
 
 from kraftlite.model.method import AnyMethod
 from kraftlite.obs.recording import MAX_BYTES, SIMULATED, VIRTUAL, Header, Recorder
+from kraftlite.obs.recording_checks import MAX_TEXT
 from kraftlite.runtime.trace import TraceEvent
 from kraftlite.sim.checkers.base import Checker, CheckerFactory, World
 from kraftlite.sim.cluster import CLUSTER_ID
+from kraftlite.sim.ledger import ALL_END, entries
+from kraftlite.sim.plans import text_of
 from kraftlite.sim.run import RunPlan, RunResult, TraceSink, run
 from kraftlite.simhost.host import SimHost
 from kraftlite.simhost.recorder import EVERY_MS, HostRecorder
 
 _LASTS: Final = re.compile(r" for (\d+) ms$")
-_ALL_END: Final = "all faults end"
 
 
 class Records(Checker):
@@ -61,19 +63,36 @@ def run_recorded(
         checkers = ALL
     shape, _ = plan.drawn()
     header = Header(
-        source=SIMULATED, clock=VIRTUAL, cluster_id=CLUSTER_ID, every_ms=EVERY_MS, title=f"seed {plan.seed}, {shape}"[:1000]
+        source=SIMULATED,
+        clock=VIRTUAL,
+        cluster_id=CLUSTER_ID,
+        every_ms=EVERY_MS,
+        title=f"seed {plan.seed}, {shape}"[:1000],
+        plan=_text(plan),
     )
     recorder = Recorder(header, write, max_bytes=max_bytes)
     result = run(plan, [*checkers, lambda world: Records(world, recorder)], sink=sink)
-    for ts, text, until_ms in notes(result.injected):
+    ledger, rest = entries(plan.seed, result.injected)
+    for entry in ledger:
+        recorder.event(entry.ms, entry.node, entry.event, entry.facts)
+    for ts, text, until_ms in notes(rest):
         recorder.note(ts, text, until_ms)
     recorder.end(result.virtual_ms, result.outcome.name, f"{result.checker}: {result.story}" if result.story else "")
     return result
 
 
+def _text(plan: RunPlan) -> str:
+    """The plan for the header; empty for one that cannot be written down."""
+    try:
+        text = text_of(plan)
+    except ValueError:
+        return ""  # its shape has no name: a test made it
+    return text if len(text) <= MAX_TEXT else ""
+
+
 def notes(injected: Sequence[tuple[int, str]]) -> list[tuple[int, str, int | None]]:
     """The deeds of the injector: when, what, and until when where it says so. Nothing outlasts the end of all faults."""
-    over_ms = next((at_us // 1000 for at_us, text in injected if text == _ALL_END), None)
+    over_ms = next((at_us // 1000 for at_us, text in injected if text == ALL_END), None)
     found = []
     for at_us, text in injected:
         lasts = _LASTS.search(text)

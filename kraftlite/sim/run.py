@@ -11,7 +11,7 @@ import hashlib
 import random
 import traceback
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Any, Final
 
@@ -472,7 +472,3 @@ class _Crash(Exception):
         stack = "" if isinstance(error, Fault) else "\n" + "".join(traceback.format_exception(error))
         super().__init__(f"node {node_id} ended itself in {where}: {type(error).__name__}: {error}{stack}")
         self.node_id = node_id
-
-
-def with_faults(plan: RunPlan, shape: Shape, faults: Sequence[FaultPlan]) -> RunPlan:
-    return replace(plan, shape=shape, faults=tuple(faults))

@@ -27,7 +27,7 @@ THEMES: Final = {
     KNOBS: "odd values of every period, limit and size that is a configuration",
     TRANSACTIONS: "transactional producers, copiers and readers of what is committed",
     DIRECTORIES: "brokers with several log directories, which fail one at a time, and replicas that are moved between them",
-    MEMBERSHIP: "controllers that are added to the voters, removed, replaced and moved",
+    MEMBERSHIP: "controllers that are added to the voters, removed, replaced and moved, and brokers that are taken out",
     SECURITY: "users whose rights and quotas change while they use them",
     TROUBLES: "disks, clocks and event loops that fail, and small internal sizes",
 }

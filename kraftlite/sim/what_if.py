@@ -1,16 +1,18 @@
-"""Two runs of one seed that differ in a fault: where they part, and how they end. A what-if is a new run, never a splice."""
+"""Two runs that differ in a fault, or in the seed: where they part, and how they end. A what-if is a new run, never a splice."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from itertools import zip_longest
 from typing import Final
 
 from kraftlite.runtime.trace import TraceEvent
 from kraftlite.runtime.trace.controller import ControllerClaimed, ControllerRenounced
 from kraftlite.sim.fault_plan import FaultPlan
-from kraftlite.sim.run import RunPlan, RunResult, run, with_faults
+from kraftlite.sim.plans import pinned
+from kraftlite.sim.recorded import run_recorded
+from kraftlite.sim.run import RunPlan, RunResult, run
 from kraftlite.simhost.host import SimHost
 
 _ENDS: Final = frozenset(("node.starting", "node.stopped"))
@@ -36,10 +38,11 @@ class Parting:
     second: str | None
 
 
-def changed(plan: RunPlan, changes: Mapping[int, FaultPlan | None]) -> RunPlan:
-    """The plan with its faults by number (from 1) replaced, or left out (None); one more than there are adds a fault. Raises
+def changed(plan: RunPlan, changes: Mapping[int, FaultPlan | None], seed: int | None = None) -> RunPlan:
+    """The plan with its faults by number (from 1) replaced, or left out (None); one more than there are adds a fault. With
+    `seed`, the same cluster and faults under another seed, which decides the clients, the delays and all other chance. Raises
     ValueError for another number."""
-    shape, faults = plan.drawn()
+    _, faults = plan.drawn()
     found: list[FaultPlan | None] = [*faults]
     for number, fault in sorted(changes.items()):
         if number == len(found) + 1 and fault is not None:
@@ -48,11 +51,12 @@ def changed(plan: RunPlan, changes: Mapping[int, FaultPlan | None]) -> RunPlan:
             found[number - 1] = fault
         else:
             raise ValueError(f"fault {number}: the run has {len(faults)} faults; allowed is a number from 1 to {len(faults) + 1}")
-    return with_faults(plan, shape, [fault for fault in found if fault is not None])
+    kept = tuple(fault for fault in found if fault is not None)
+    return replace(pinned(plan), faults=kept, seed=plan.seed if seed is None else seed)
 
 
-def observe(plan: RunPlan) -> Observed:
-    """Run it. Raises UnknownNode as `run` does."""
+def observe(plan: RunPlan, write: Callable[[bytes], object] | None = None) -> Observed:
+    """Run it, and give every line of its recording to `write`. Raises UnknownNode as `run` does."""
     events: list[tuple[int, str]] = []
     active: set[int] = set()
     since_us, both_us = 0, 0
@@ -70,7 +74,7 @@ def observe(plan: RunPlan) -> Observed:
             both_us += now_us - since_us if before > 1 else 0
             since_us = now_us
 
-    result = run(plan, sink=see)
+    result = run(plan, sink=see) if write is None else run_recorded(plan, write, sink=see)
     return Observed(result=result, events=tuple(events), two_active_us=both_us)
 
 

@@ -14,7 +14,7 @@ from typing import Any, Final, Self
 
 from kraftlite.model.errors import ErrorCode
 from kraftlite.model.faults import CLIENTS as CLIENTS_ID
-from kraftlite.model.faults import MAX_FOR_MS, Injection, check
+from kraftlite.model.faults import MAX_FOR_MS, Injection, check, failing_code
 
 CLIENTS: Final = "clients"
 """The other end of the brokers' Kafka listeners, for `cut` and `refuse`."""
@@ -139,7 +139,7 @@ class FaultCalls(ABC):
         """Brokers answer the requests of an API (`Produce`, `Metadata` …) with one of Kafka's codes, by name or number, and do
         nothing else. `count`: the next so many requests at each broker; 0: all. `nodes`: only these; None: every broker that
         runs."""
-        code = error_number(error)
+        code = failing_code(error)
         return self._api("api-error", nodes, for_s, api=api, error=code, count=count, amount=delay_ms * 1000)
 
     def slow_api(
@@ -197,17 +197,6 @@ class FaultCalls(ABC):
             if node_id in right:
                 raise ValueError(f"node {node_id} is on both sides; a node always reaches itself")
         return [(x, y) for x in left for y in right]
-
-
-def error_number(error: int | str | ErrorCode) -> int:
-    """The number of one of Kafka's codes. Raises ValueError for one that there is not."""
-    try:
-        code = ErrorCode[error.upper()] if isinstance(error, str) else ErrorCode(error)
-    except (KeyError, ValueError):
-        raise ValueError(f"error={error!r}: allowed is a code of Kafka's protocol, by name or number") from None
-    if code is ErrorCode.NONE:
-        raise ValueError("error=NONE: that is no error")
-    return int(code.value)
 
 
 def _checked(kind: str, **given: Any) -> Injection:

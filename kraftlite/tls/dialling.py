@@ -32,7 +32,7 @@ async def dial(
 
 
 class _Handshake:
-    """One handshake, worked on where its bytes come in. As `HandshakeKeeper`."""
+    """One handshake, worked on where its bytes come in. What comes later in many records has turns. As `HandshakeKeeper`."""
 
     def __init__(self, buffer: memoryview) -> None:
         self.buffer = buffer
@@ -42,7 +42,10 @@ class _Handshake:
         pass
 
     def due(self, transport: TlsTransport) -> None:
-        transport.shake_hands()
+        if self.done.done():
+            asyncio.get_running_loop().call_soon(transport.go_on)
+        else:
+            transport.go_on()
 
     def secured(self, transport: TlsTransport) -> None:
         transport.pause_reading()

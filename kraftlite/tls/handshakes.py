@@ -16,7 +16,8 @@ MAX_HANDSHAKES: Final = 1_024
 HANDSHAKE_MS: Final = 10_000
 """The time in which a peer has to be known; the time that gRPC gives it, too."""
 TURN_NS: Final = 3_000_000
-"""Handshakes use so much of one turn of the loop. A single one takes some 0.3 to 2 ms, for the most part of keys of RSA."""
+"""Handshakes, and connections with many small records, use so much of one turn of the loop. A single handshake takes some 0.3 to
+2 ms, for the most part of keys of RSA."""
 
 
 class Handshakes:
@@ -86,7 +87,7 @@ class Handshakes:
         while self._due:
             transport = self._due.popleft()
             transport.is_due = False
-            transport.shake_hands()
+            transport.go_on()
             if self._due and perf_counter_ns() >= until_ns:
                 asyncio.get_running_loop().call_soon(self._work)
                 return

@@ -12,25 +12,32 @@ import ssl
 from typing import Any, Final, Protocol, cast
 
 from kraftlite.model.limits import KIB
+from kraftlite.tls.records import Records
 
 READ_BYTES: Final = 128 * KIB
 """The most that is read of a socket at a time."""
 MAX_HANDSHAKE_BYTES: Final = 256 * KIB
 """The most that a peer may send before it is known: chains of certificates are a few kB."""
+RECORDS_AT_ONCE: Final = 16
+"""The records of a connection that are read before others have their turn. Whoever sends much fills them: 128 KiB are eight. But
+they may have a byte each, and then are thousands, of which each costs as much as a full one."""
+MAX_RECORDS_WITHOUT_DATA: Final = 32
+"""The most records in a row that only ask for new keys, and the times that it is answered while it reads nothing: each costs some
+20 µs. A client sends one in many GB."""
 _TLS_HANDSHAKE: Final = 0x16
 """The first byte of everything that begins a TLS connection."""
 
 
 class HandshakeKeeper(Protocol):
-    """The part that gives handshakes their turns, and hears how they end. `buffer` is used by all of its transports: it is
-    emptied before anything else is read."""
+    """The part that gives handshakes and many small records their turns, and hears how handshakes end. `buffer` is used by all of
+    its transports: it is emptied before anything else is read."""
 
     buffer: memoryview
 
     def began(self, transport: TlsTransport) -> None: ...
 
     def due(self, transport: TlsTransport) -> None:
-        """Bytes have come: `transport.shake_hands` is to be called soon."""
+        """There is work: `transport.go_on` is to be called soon."""
         ...
 
     def secured(self, transport: TlsTransport) -> None:
@@ -60,10 +67,16 @@ class TlsTransport(asyncio.Transport, asyncio.BufferedProtocol):
         self._below: asyncio.Transport | None = None
         self._above: Any = None
         self._extra_info: dict[str, Any] = {}
+        self._records = Records()
+        self._without_data = self._unread = 0
+        self._blocked = False
+        """The socket below does not take more."""
         self._received = 0
         self._shaking = True
         self._paused = False
         self._feeding = False
+        self._behind = False
+        """There are records yet to be read; while there are, no more bytes are taken."""
         self._ended = False
         self._closing = False
         self.is_due = False
@@ -91,7 +104,7 @@ class TlsTransport(asyncio.Transport, asyncio.BufferedProtocol):
 
     def buffer_updated(self, nbytes: int) -> None:
         buffer = self._keeper.buffer
-        self._incoming.write(buffer[:nbytes])
+        self._records.add(buffer[:nbytes])
         if not self._shaking:
             self._feed()
             return
@@ -110,10 +123,12 @@ class TlsTransport(asyncio.Transport, asyncio.BufferedProtocol):
         return bool(self._end())
 
     def pause_writing(self) -> None:
+        self._blocked = True
         if self._above is not None:
             self._above.pause_writing()
 
     def resume_writing(self) -> None:
+        self._blocked, self._unread = False, 0
         if self._above is not None:
             self._above.resume_writing()
 
@@ -128,15 +143,28 @@ class TlsTransport(asyncio.Transport, asyncio.BufferedProtocol):
 
     # --- the handshake
 
-    def shake_hands(self) -> None:
-        """Go on with what has come."""
-        if not self._shaking or self._closing:
+    def go_on(self) -> None:
+        """Go on with what has come: the handshake, or the records that had to wait."""
+        if self._shaking:
+            self._shake_hands()
+        elif self._behind:
+            self._behind = False
+            self._feed()
+            if not self._behind and not self._paused and self._below is not None and not self.is_closing():
+                self._below.resume_reading()
+
+    def _shake_hands(self) -> None:
+        if self._closing:
             return
         try:
-            self._tls.do_handshake()
-        except ssl.SSLWantReadError:
-            self._flush()
-            return
+            while True:
+                try:
+                    self._tls.do_handshake()
+                    break
+                except ssl.SSLWantReadError:
+                    if not self._records.feed(self._incoming, 1):
+                        self._flush()
+                        return
         except ssl.SSLError as error:
             self._flush()  # the alert that says why
             self.fail(reason_of(error, server=self._server))
@@ -194,6 +222,8 @@ class TlsTransport(asyncio.Transport, asyncio.BufferedProtocol):
 
     def resume_reading(self) -> None:
         self._paused = False
+        if self._behind:
+            return
         if self._below is not None and not self.is_closing():
             self._below.resume_reading()
         self._feed_soon()
@@ -250,27 +280,56 @@ class TlsTransport(asyncio.Transport, asyncio.BufferedProtocol):
         self._feed()
 
     def _feed(self) -> None:
-        """Hand what has come to the protocol above, as long as it wants it."""
-        tls = self._tls
-        while not self._paused and not self._closing and self._above is not None:
+        """Hand what has come to the protocol above, as long as it wants it, and others need not wait too long."""
+        tls, left = self._tls, RECORDS_AT_ONCE
+        while not self._paused and not self._closing and self._above is not None and not self._behind:
             room: memoryview = self._above.get_buffer(-1)
             count: Any  # the bytes that are in `room`
             try:
                 count = tls.read(len(room), room)
             except ssl.SSLWantReadError:
-                break
+                if not self._answered():
+                    return
+                if not left and self._records.is_whole:
+                    self._wait_for_others()
+                count = self._records.feed(self._incoming, left)
+                if not count:
+                    break
+                left -= count
+                self._without_data += count
+                continue
             except ssl.SSLZeroReturnError:
                 count = 0
             except ssl.SSLError as error:
-                self.set_extra_info("tls_failure", reason_of(error, server=self._server))
-                self._flush()
-                self.abort()
+                self._broken(reason_of(error, server=self._server))
                 return
             if not count:
                 self._end()
                 break
+            self._without_data = 0
             self._above.buffer_updated(count)
         self._flush()
+
+    def _answered(self) -> bool:
+        """Return whether the peer may go on after a record without data, to which OpenSSL may have answered."""
+        if self._outgoing.pending:
+            self._unread += self._blocked
+            self._flush()
+        if max(self._without_data, self._unread) <= MAX_RECORDS_WITHOUT_DATA:
+            return True
+        self._broken(f"more than {MAX_RECORDS_WITHOUT_DATA} records in a row without data, or answers to them that are not read")
+        return False
+
+    def _broken(self, reason: str) -> None:
+        self.set_extra_info("tls_failure", reason)
+        self._flush()
+        self.abort()
+
+    def _wait_for_others(self) -> None:
+        self._behind = True
+        if self._below is not None and not self.is_closing():
+            self._below.pause_reading()
+        self._keeper.due(self)
 
     def _end(self) -> object:
         """The peer will send no more. Return whether the connection stays open for answers."""

@@ -6,7 +6,7 @@ import asyncio
 import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from starlette.applications import Starlette
 from starlette.requests import Request
@@ -22,6 +22,9 @@ from kraftlite.ui.guard import OPERATOR, Guard, Sessions, Tokens
 from kraftlite.ui.stream import MAX_FILTER, Streams
 from kraftlite.ui.timeline import lane_names, lanes_of, recent_stories, stories_of
 from kraftlite.ui.watch import Watcher, now_ms
+
+if TYPE_CHECKING:
+    from kraftlite.ui.rerun import Reruns
 
 STATIC: Final = Path(__file__).parent / "static"
 MAX_BODY: Final = 64 << 10
@@ -72,16 +75,34 @@ class Front:
 
 
 class TapePage(Front):
-    """The page of a recording: all of it in one answer."""
+    """The page of a recording: all of it in one answer, and where it is the run of a seed, the same run with a change."""
 
-    def __init__(self, tape: dict[str, Any], tokens: Tokens, port: int) -> None:
-        self._cluster = json.dumps(tape["cluster"]).encode()
+    def __init__(self, tape: dict[str, Any], tokens: Tokens, port: int, reruns: Reruns | None = None) -> None:
+        self._cluster = tape["cluster"]
         self._tape = json.dumps(tape, separators=(",", ":")).encode()
-        routes = [Route("/api/v1/cluster", self._about), Route("/api/v1/tape", self._whole)]
+        self._reruns = reruns
+        routes = [
+            Route("/api/v1/cluster", self._about),
+            Route("/api/v1/tape", self._whole),
+            Route("/api/v1/what-if", self._what_if, methods=["POST"]),
+        ]
         super().__init__(tokens, port, routes)
 
     async def _about(self, request: Request) -> Response:
-        return Response(self._cluster, media_type="application/json")
+        what_if = None if self._reruns is None else {**self._reruns.about, "may": request.scope["role"] == OPERATOR}
+        return JSONResponse({**self._cluster, "what_if": what_if})
+
+    async def _what_if(self, request: Request) -> Response:
+        value = await _body(request)
+        if isinstance(value, Response):
+            return value
+        if self._reruns is None:
+            return _error(409, "this is not the recording of a run that can be run again")
+        try:
+            found = await self._reruns.run(value, operator=request.scope["role"] == OPERATOR)
+        except Refused as error:
+            return _error(error.status, str(error))
+        return JSONResponse(found)
 
     async def _whole(self, request: Request) -> Response:
         return Response(self._tape, media_type="application/json")
@@ -102,6 +123,8 @@ class Page(Front):
             Route("/api/v1/stream", self.streams, methods=["GET"]),
             Route("/api/v1/stories", self._stories),
             Route("/api/v1/timeline", self._timeline),
+            Route("/api/v1/outages", self._outages),
+            Route("/api/v1/clients", self._client, methods=["POST"]),
             Route("/api/v1/faults", self._fault, methods=["POST"]),
         ]
         super().__init__(tokens, port, routes)
@@ -181,7 +204,37 @@ class Page(Front):
 
         async with self._telling:
             history, spans = await asyncio.to_thread(lanes)
-        return JSONResponse({"since": since_ms, "until": now_ms(), "lanes": lane_names(history, names), "spans": spans})
+        named = lane_names(history, names)
+        missed = self.watcher.clients.spans(since_ms)
+        if missed:
+            named.insert(1, "clients")
+        return JSONResponse({"since": since_ms, "until": now_ms(), "lanes": named, "spans": [*spans, *missed]})
+
+    async def _outages(self, request: Request) -> Response:
+        """The outages of clients, and what the cluster says of the same time."""
+        async with self._telling:
+            found = await asyncio.to_thread(lambda: self.watcher.clients.outages(self.watcher.record.history()))
+        return JSONResponse({"outages": found})
+
+    async def _client(self, request: Request) -> Response:
+        """`start` the page's own client, `stop` it, or take the `report` of another one."""
+        value = await _body(request)
+        if isinstance(value, Response):
+            return value
+        clients, operator = self.watcher.clients, request.scope["role"] == OPERATOR
+        try:
+            match value.get("kind"):
+                case "start":
+                    await clients.start(value.get("topic"), value.get("rate"), operator=operator)
+                case "stop":
+                    await clients.stop(operator=operator)
+                case "report":
+                    clients.report(value, operator=operator)
+                case _:
+                    return _error(400, "kind: allowed are start, stop, report")
+        except Refused as error:
+            return _error(error.status, str(error))
+        return JSONResponse({"done": True}, status_code=202)
 
     async def _fault(self, request: Request) -> Response:
         value = await _body(request)

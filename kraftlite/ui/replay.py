@@ -12,11 +12,12 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from kraftlite.obs.explain import Clock, History, Recorded, SecondsClock, Subject, UnknownSubject, WallClock
-from kraftlite.obs.faults import EVENTS, Fault, faults_of
+from kraftlite.obs.faults import EVENTS, Fault, faults_of, overdue_ms
 from kraftlite.obs.recording import VIRTUAL, Header
 from kraftlite.obs.recording_reader import (
     Described,
     End,
+    LeftOut,
     Line,
     Look,
     Note,
@@ -96,6 +97,8 @@ class _Summary:
     ledger: list[Recorded] = field(default_factory=list)
     notes: list[Note] = field(default_factory=list)
     ended: dict[int, list[int]] = field(default_factory=dict)
+    left_out: int = 0
+    """Events that were too long for the recording."""
     end: End | None = None
 
 
@@ -112,6 +115,8 @@ def _summary(lines: Iterable[Line]) -> _Summary:
         elif isinstance(line, Note):
             if len(found.notes) < MAX_NOTES:
                 found.notes.append(line)
+        elif isinstance(line, LeftOut):
+            found.left_out += 1
         elif isinstance(line, End):
             found.end = line
         elif not isinstance(line, Header):
@@ -134,16 +139,18 @@ def states(lines: Iterable[Line], ledger: list[Recorded], keep_every: int = 1) -
     replay = Replay(header)
     times = [event.ms for event in ledger]
     known, faults, ts, number = -1, list[Fault](), None, 0
+    over_ms: int | None = None
 
     def now(at_ms: int) -> tuple[int, dict[str, Any]]:
-        nonlocal known, faults
+        nonlocal known, faults, over_ms
         told = bisect_right(times, at_ms)
-        if told != known or any(it.active and it.for_ms is not None for it in faults):
+        if told != known or (over_ms is not None and at_ms >= over_ms):
             known, faults = told, faults_of(ledger[:told], at_ms)
+            over_ms = overdue_ms(faults)
         return at_ms, replay.state(at_ms, faults)
 
     for line in walk:
-        if isinstance(line, Recorded | Note | End | Header):
+        if isinstance(line, Recorded | Note | LeftOut | End | Header):
             continue
         if ts is not None and line.ts != ts:
             if number % keep_every == 0:
@@ -196,8 +203,10 @@ def _cluster(about: _Summary, nodes: list[dict[str, Any]]) -> dict[str, Any]:
             "clock": about.header.clock,
             "title": about.header.title,
             "made_by": about.header.made_by,
+            "plan": about.header.plan,
             "begin": about.begin_ms,
             "end": about.end_ms,
+            "left_out": about.left_out,
             "outcome": None if end is None else end.outcome,
             "text": "" if end is None else end.text,
         },

@@ -7,7 +7,7 @@ import socket
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
@@ -17,6 +17,9 @@ from kraftlite.ui.acts import Acts
 from kraftlite.ui.app import Front, Page, TapePage
 from kraftlite.ui.guard import Tokens
 from kraftlite.ui.watch import header_of, watching
+
+if TYPE_CHECKING:
+    from kraftlite.ui.rerun import Reruns
 
 HOST: Final = "127.0.0.1"
 PORT: Final = 8088
@@ -122,10 +125,12 @@ async def serve(
         await acts.close()
 
 
-async def serve_tape(tape: dict[str, Any], sock: socket.socket, on_ready: Callable[[Link], None]) -> None:
-    """Serve the page of a recording until SIGINT or SIGTERM. Both links are for looking."""
+async def serve_tape(
+    tape: dict[str, Any], sock: socket.socket, on_ready: Callable[[Link], None], reruns: Reruns | None = None
+) -> None:
+    """Serve the page of a recording until SIGINT or SIGTERM. The operator's link may run it again, where `reruns` can."""
     tokens = Tokens.make()
-    page = TapePage(tape, tokens, sock.getsockname()[1])
+    page = TapePage(tape, tokens, sock.getsockname()[1], reruns)
     await _Server(_config(page, REQUEST_S), lambda: on_ready(_link(sock, tokens)), page.close).serve(sockets=[sock])
 
 

@@ -24,6 +24,7 @@ from kraftlite.model.messages.methods import NODE_STATUS, REPLICA_STATES
 from kraftlite.obs.faults import Fault
 from kraftlite.obs.recording import LIVE, WALL, Header, Recorder
 from kraftlite.runtime.ports import Transport, TransportError
+from kraftlite.ui.clients import Clients
 from kraftlite.ui.fold import Judge, state_of
 from kraftlite.ui.follow import Record
 from kraftlite.ui.words import NodeWords
@@ -48,6 +49,7 @@ class Watcher:
         self.cluster: LocalCluster = load(data_dir)
         self.nodes: dict[int, NodeWords] = {}
         self.record = Record()
+        self.clients = Clients(data_dir)
         self.faults: list[Fault] = []
         self.gone: str | None = None
         """The reason why the cluster's description cannot be read any more; None while it can."""
@@ -183,8 +185,14 @@ class Watcher:
         at_ms = now_ms()
         parts = self.partitions(at_ms)
         found = state_of(self.sorted_nodes(), parts, self.faults, at_ms, self.judge.memory)
+        found["clients"] = self.clients.words(at_ms)
+        found["client"] = self.clients.about()
+        missed = self.clients.headlines(at_ms)
+        if missed:
+            others = [line for line in found["headlines"] if line["level"] != "ok"]
+            found["headlines"] = sorted([*others, *missed], key=lambda line: line["level"] != "alarm")
         found["recorded"] = self.record.version
-        found["gone"] = self.gone
+        found["gone"] = self.gone or self.record.unread
         found["self"] = {"late_ms": self.late_ms, "every_ms": self.every_ms}
         return found
 
@@ -199,7 +207,12 @@ async def watching(data_dir: Path) -> AsyncIterator[Watcher]:
     """A watcher of the cluster in a directory, with the connections to its nodes. Raises LocalError when there is none."""
     os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")  # nodes are started from here, as programs of their own
     async with to_nodes(load(data_dir)) as transport:
-        yield Watcher(data_dir, transport)
+        watcher = Watcher(data_dir, transport)
+        try:
+            yield watcher
+        finally:
+            await watcher.clients.close()
+            watcher.record.close()
 
 
 async def record(data_dir: Path, write: Callable[[bytes], object], *, max_bytes: int, for_s: float | None) -> Recorder:

@@ -223,7 +223,7 @@ class SaslSession:
 
         head = _head(frame)
         if head.key != SASL_AUTHENTICATE:
-            self._unexpected(connection, head)
+            self._unexpected(connection, frame, head)
             return
         _check_version("SaslAuthenticate", head.version, AUTHENTICATE_VERSIONS)
         if len(frame) > self._gate.sasl.max_receive_bytes:
@@ -231,22 +231,22 @@ class SaslSession:
         self._gate.apis.requests["SaslAuthenticate"] += 1
         pos = head.pos
         if head.version >= _AUTHENTICATE_FLEXIBLE:
-            try:
-                pos = skip_tags(frame, pos)
-            except (IndexError, struct.error) as error:
-                raise ProtocolViolation("the frame ends in its header") from error
+            pos = _after_tags(frame, pos)
         token = bytes(decode_request(SASL_AUTHENTICATE, head.version, frame, pos).auth_bytes)
         self._evaluate(connection, connection.open_slot(), head, token)
 
-    def _unexpected(self, connection: Connection, head: _Head) -> None:
+    def _unexpected(self, connection: Connection, frame: memoryview, head: _Head) -> None:
         """Answer a request that comes in the middle of an authentication with ILLEGAL_SASL_STATE, where its API has a place for
         that."""
-        from kraftlite.protocol.kio_codec import refused_response
+        from kraftlite.protocol.kio_codec import api_name
+        from kraftlite.wire.apis import refusals
 
-        answer = None
-        known = self._gate.apis.flexible_at(head.key, head.version)
-        if known is not None and (body := refused_response(head.key, head.version, ErrorCode.ILLEGAL_SASL_STATE)) is not None:
-            answer = response_head(head.correlation_id, len(body), known) + body
+        body = None
+        flexible = self._gate.apis.flexible_at(head.key, head.version)
+        if flexible is not None:
+            pos = _after_tags(frame, head.pos) if flexible else head.pos
+            body = refusals.answer(api_name(head.key), head.key, head.version, frame, pos, ErrorCode.ILLEGAL_SASL_STATE)
+        answer = None if body is None else response_head(head.correlation_id, len(body), bool(flexible)) + body
         slot = connection.open_slot()
         self._fail(connection, slot, answer, f"Unexpected Kafka request of api key {head.key} during SASL authentication.")
 
@@ -393,6 +393,14 @@ def _head(frame: memoryview) -> _Head:
     if size < -1 or pos > len(frame):
         raise ProtocolViolation(f"a client id of {size} bytes")
     return _Head(key, version, correlation_id, pos)
+
+
+def _after_tags(frame: memoryview, pos: int) -> int:
+    """The end of a flexible header, whose tags are at `pos`."""
+    try:
+        return skip_tags(frame, pos)
+    except (IndexError, struct.error) as error:
+        raise ProtocolViolation("the frame ends in its header") from error
 
 
 def _check_version(name: str, version: int, allowed: tuple[int, int]) -> None:

@@ -61,8 +61,7 @@ class Connection(asyncio.BufferedProtocol):
         self._corked = self._flush_scheduled = False
         self._reading = self._writable = self._accepting = True
         self._closing = self._ended = False
-        self._requests_held = self._responses_held = False
-        self._leased = self._waits_for_memory = False
+        self._requests_held = self._responses_held = self._leased = self._waits_for_memory = False
         self._mute = Mute()
         self._reason: str | None = None
         self.peer_host, self.peer_port = "", 0
@@ -73,7 +72,7 @@ class Connection(asyncio.BufferedProtocol):
         self.last_active_ms = 0
         self.lost = False
         # Worker, Receiver and Sender
-        self.used_ns = self.window_ns = 0
+        self.used_ns = self.window_ns = self.queued_ns = self.waited_ns = 0
         self.queued = False
         self.received = self.sent_ms = 0
 
@@ -355,13 +354,8 @@ class Connection(asyncio.BufferedProtocol):
         """Reads go on while there is room for bytes; whole frames may wait in the buffer."""
         if self._reading or not self._accepting or self.lost or self._requests_held or self._leased or self._ended:
             return
-        if (
-            self._transport is None
-            or self._transport.is_closing()
-            or self._in.full
-            or self._waits_for_memory
-            or self._mute.active
-        ):
+        no_room = self._in.full or self._waits_for_memory or self._mute.active
+        if no_room or self._transport is None or self._transport.is_closing():
             return
         if len(self._slots) > self._limits.max_in_flight // 2 or (self._in.has_frame() and not self._may_take()):
             return
@@ -442,9 +436,13 @@ class Connection(asyncio.BufferedProtocol):
         slots = self._slots
         if slots and slots[0].done and not self._responses_held:
             at_once: list[Buffer] = []
+            timed = []
             while slots and slots[0].done:
                 slot = slots.popleft()
                 self._ready_bytes -= slot.size
+                if slot.timing is not None:
+                    slot.timing.leave()
+                    timed.append(slot.timing)
                 if slot.parts is None:
                     continue
                 if slot.stored or self._out or not self._writable:
@@ -461,6 +459,8 @@ class Connection(asyncio.BufferedProtocol):
                     self._account()
             elif self._out:
                 self._pump()
+            for timing in timed:
+                timing.sent()
         if self._held_bytes or self._ready_bytes > SMALL_BUFFER_BYTES:
             self._account()
         if self._closing:

@@ -1,11 +1,17 @@
-"""Reads the public keys that sign OAUTHBEARER tokens from a URL, again and again, off the loop. Source: KIP-768; SE-14."""
+"""Reads the public keys that sign OAUTHBEARER tokens from a URL, again and again, off the loop.
+
+Who serves them over https is trusted by the authorities that the `ssl.*` settings of the login module name, else by those of the
+system. Source: KIP-768; Kafka's JaasOptionsUtils; SE-14.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import http.client
 import socket
+import ssl
 import threading
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 from urllib.parse import SplitResult, unquote, urlsplit
@@ -15,11 +21,14 @@ from kraftlite.model.shown import shown
 from kraftlite.runtime.ports import Ports, TaskHandle
 from kraftlite.runtime.trace.wire import SigningKeysRead, SigningKeysUnreadable
 from kraftlite.security.signed_tokens import KeySet, SignedRules
+from kraftlite.tls.contexts import load
+from kraftlite.tls.errors import TlsError
+from kraftlite.tls.settings import read_settings
 
 MAX_BYTES: Final = MIB
 TIMEOUT_S: Final = 10.0
 """The time that a server may take for a step, and for all of it: one that sends byte by byte must not hold a thread."""
-UNREADABLE: Final = (OSError, ValueError, http.client.HTTPException)
+UNREADABLE: Final = (OSError, ValueError, http.client.HTTPException, TlsError)
 """The errors that `read_url` raises."""
 UNKNOWN_PAUSE_MS: Final = 60_000
 """The least time between two readings because a token names a key that is not known."""
@@ -74,12 +83,13 @@ class SigningKeys:
                 timer.cancel()
 
     def _read(self) -> KeySet:
-        return KeySet.parse(read_url(self._rules.url))
+        """The stores are read each time as well: they may have been replaced."""
+        return KeySet.parse(read_url(self._rules.url, tls=self._rules.tls))
 
 
-def read_url(url: str, timeout_s: float = TIMEOUT_S) -> bytes:
+def read_url(url: str, timeout_s: float = TIMEOUT_S, *, tls: Mapping[str, str] | None = None) -> bytes:
     """Read a small document of a file, http or https. Blocks; raises `UNREADABLE`. A redirection is not followed: it
-    would lead where nobody has allowed."""
+    would lead where nobody has allowed. `tls`: `ssl.*` settings; None or empty: those of the system."""
     parts = urlsplit(url)
     if parts.scheme == "file":
         path = Path(unquote(parts.path))
@@ -88,15 +98,27 @@ def read_url(url: str, timeout_s: float = TIMEOUT_S) -> bytes:
         with path.open("rb") as file:
             data = file.read(MAX_BYTES + 1)
     else:
-        data = _fetched(parts, timeout_s)
+        data = _fetched(parts, timeout_s, _context(tls) if tls and parts.scheme == "https" else None)
     if len(data) > MAX_BYTES:
         raise ValueError(f"it has more than {MAX_BYTES} bytes")
     return bytes(data)
 
 
-def _fetched(parts: SplitResult, timeout_s: float) -> bytes:
-    make = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
-    connection = make(parts.hostname or "", parts.port, timeout=timeout_s)
+def _context(tls: Mapping[str, str]) -> ssl.SSLContext:
+    problems: list[str] = []
+    settings = read_settings(tls.get, lambda key: key, problems)
+    if problems:
+        raise TlsError(problems[0])
+    return load(settings).client
+
+
+def _fetched(parts: SplitResult, timeout_s: float, context: ssl.SSLContext | None) -> bytes:
+    """`context` None: that of the system."""
+    connection: http.client.HTTPConnection
+    if parts.scheme == "https":
+        connection = http.client.HTTPSConnection(parts.hostname or "", parts.port, timeout=timeout_s, context=context)
+    else:
+        connection = http.client.HTTPConnection(parts.hostname or "", parts.port, timeout=timeout_s)
     connection.connect()
     late = threading.Event()
 

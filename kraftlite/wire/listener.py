@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import resource
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
@@ -99,6 +99,7 @@ class KafkaListener:
         kinds = (TlsHandshakeFailed, ConnectionClosed, ConnectionRefused)
         self._rations = {kind: Ration(self.now_ms, TOLD_PER_SECOND) for kind in kinds}
         self.accepted = 0
+        self.closed_count = 0
 
     @property
     def share(self) -> NodeShare:
@@ -112,6 +113,14 @@ class KafkaListener:
     @property
     def connection_count(self) -> int:
         return len(self._connections)
+
+    @property
+    def name(self) -> str:
+        return self._config.name
+
+    @property
+    def connections(self) -> Collection[Connection]:
+        return self._connections
 
     @property
     def handshakes(self) -> Handshakes | None:
@@ -253,6 +262,7 @@ class KafkaListener:
     def closed(self, connection: Connection, reason: str | None) -> None:
         if self._connections.pop(connection, False) is False:
             return
+        self.closed_count += 1
         if self._gate is not None:
             self._gate.closed(connection)
         self._door.gone(connection)

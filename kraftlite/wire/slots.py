@@ -10,6 +10,7 @@ from kraftlite.log.stored import StoredRecords
 from kraftlite.model.limits import MAX_IN_FLIGHT_PER_CONNECTION
 from kraftlite.runtime.ports import TimerHandle
 from kraftlite.wire.outbound import Part, memory_of
+from kraftlite.wire.request_times import Timing
 from kraftlite.wire.share import NodeShare
 
 C = TypeVar("C", contravariant=True)
@@ -72,7 +73,7 @@ class SlotOwner(Protocol):
 class ResponseSlot:
     """The place of one response in the order of its connection. Filled once: `send`, `skip`, or `fail`."""
 
-    __slots__ = ("_connection", "done", "parts", "size", "stored")
+    __slots__ = ("_connection", "done", "parts", "size", "stored", "timing")
 
     def __init__(self, connection: SlotOwner) -> None:
         self._connection = connection
@@ -82,11 +83,15 @@ class ResponseSlot:
         """Bytes of the answer that are in memory."""
         self.stored = False
         """True when some of it is still in files."""
+        self.timing: Timing | None = None
+        """None: nobody wants to know."""
 
     def send(self, parts: Sequence[Part]) -> None:
         """The whole frame, size prefix included. The parts must not change afterwards. Ignored when the connection has gone."""
         self.parts = parts
         self.done = True
+        if self.timing is not None:
+            self.timing.answered()
         if len(parts) == 1:
             self.size = len(parts[0])  # records never come alone
         else:
@@ -97,6 +102,8 @@ class ResponseSlot:
     def skip(self) -> None:
         """The request has no response (RP-01)."""
         self.done = True
+        if self.timing is not None:
+            self.timing.answered()
         self._connection.slot_filled(0)
 
     def fail(self, reason: str) -> None:

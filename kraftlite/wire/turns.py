@@ -40,6 +40,9 @@ class Worker(Protocol):
     window_ns: int
     """The beginning of the window in which it has used so much."""
     queued: bool
+    queued_ns: int
+    waited_ns: int
+    """The time for which it waited for the turn that it has now."""
 
     def work(self, until_ns: int) -> bool: ...
 
@@ -80,6 +83,7 @@ class Turns:
             if much or is_over:
                 self._defer(worker, much)
                 return
+        worker.waited_ns = 0
         more = worker.work(now + SLICE_NS)
         self._charge(worker, now)
         if more:
@@ -111,7 +115,7 @@ class Turns:
             worker.used_ns, worker.window_ns = spent, began_ns
 
     def _defer(self, worker: Worker, heavy: bool) -> None:
-        worker.queued = True
+        worker.queued, worker.queued_ns = True, self._now_ns()
         (self._heavy if heavy else self._light).append(worker)
         if not self._turning:
             self._begin_turn()
@@ -141,7 +145,7 @@ class Turns:
             if now >= until_ns:
                 return
             worker = queue.popleft()
-            worker.queued = False
+            worker.queued, worker.waited_ns = False, now - worker.queued_ns
             more = worker.work(min(now + SLICE_NS, until_ns))
             self._charge(worker, now)
             if more:

@@ -1,7 +1,7 @@
 """The cost of many partitions: three controllers and three brokers as processes, replication factor 3, nothing produced.
 
 `python -m tests.bench partitions` measures 10,000 partitions; `python -m tests.bench.partitions --sizes 10000,50000 [--kafka]
-[--only created,failover,whole,wipe]` measures what it is told, with Apache Kafka as three combined nodes in the same run. The CPU
+[--steps idle,failover,whole]` measures what it is told, with Apache Kafka as three combined nodes in the same run. The CPU
 beside each time is what the nodes used meanwhile: on a busy machine it says more than the time does. A client looks from outside:
 it asks a broker for the metadata of one topic after the other, and each leader for the end of each of its partitions.
 """

@@ -30,14 +30,19 @@ class Difference:
 
 
 def differences(sides: tuple[Side, Side], only: list[str]) -> Iterator[Difference]:
-    for name, story in compare_requests.stories(only):
+    yield from _of_requests(sides, compare_requests.stories(only))
+    for name, steps in compare_tools.stories(only):
+        for kafka_step, our_step in zip(steps(sides[0]), steps(sides[1]), strict=True):
+            yield from _lines(f"{name}: {kafka_step[0]}", kafka_step[1], our_step[1])
+    yield from _of_requests(sides, compare_requests.stories(only, compare_requests.LAST))
+
+
+def _of_requests(sides: tuple[Side, Side], stories: Iterator[tuple[str, compare_requests.Story]]) -> Iterator[Difference]:
+    for name, story in stories:
         kafka, ours = (flat(story(side), name) for side in sides)
         for path in sorted({*kafka, *ours}):
             if kafka.get(path) != ours.get(path):
                 yield Difference(path, kafka.get(path, "(not there)"), ours.get(path, "(not there)"))
-    for name, steps in compare_tools.stories(only):
-        for kafka_step, our_step in zip(steps(sides[0]), steps(sides[1]), strict=True):
-            yield from _lines(f"{name}: {kafka_step[0]}", kafka_step[1], our_step[1])
 
 
 def _lines(where: str, kafka: list[str], ours: list[str]) -> Iterator[Difference]:

@@ -26,6 +26,22 @@ UNREADABLE: Final = frozenset({65})
 """APIs whose answers may have what kio does not read: a time of -1, where there is none."""
 SHARED: Final = {key: value for key, value in SMALL.items() if key.startswith(("group.", "offsets.", "transaction."))}
 """What is configured on both sides."""
+WHOLE_S: Final = 120.0
+PATIENT: Final = {
+    "broker.session.timeout.ms": "60000",
+    "replica.lag.time.max.ms": "60000",
+    "replica.socket.timeout.ms": "30000",
+    "controller.quorum.election.timeout.ms": "1000",
+    "controller.quorum.election.backoff.max.ms": "1000",
+    "controller.quorum.fetch.timeout.ms": "20000",
+    "controller.quorum.request.timeout.ms": "20000",
+    "connections.max.idle.ms": "86400000",
+    "log.retention.ms": "-1",
+    "offsets.retention.check.interval.ms": "86400000",
+    "transaction.abort.timed.out.transaction.cleanup.interval.ms": "86400000",
+}
+"""On both sides, too: nobody is fenced, leaves an ISR or loses the lead because the machine is busy (who leads is told, and is
+asked). No connection, record (their times are long ago), group or transaction is gone because all of it takes minutes."""
 
 
 class Side:
@@ -68,6 +84,7 @@ class Side:
             text,
         )
         text = re.sub(r"(?<!\d)1[67]\d{11}(?!\d)", "<time>", text)
+        text = re.sub(r"Local controller \d", "Local controller <n>", text)  # whichever is the active one
         return re.sub(r"Epoch: \d+|\d+ ms ago", "<n>", text)
 
     def leader(self, topic: str, partition: int = 0) -> int:
@@ -101,6 +118,18 @@ class Side:
         assert answer["topics"][0]["error_code"] == "none", (self.name, answer)
         for node in NODES:
             self._wait_known(topic, node)
+
+    def wait_whole(self) -> None:
+        """Until no broker is fenced, as every broker sees it: one that is has its replicas out of the ISRs of new topics."""
+        query = {"include_cluster_authorized_operations": False, "endpoint_type": 1, "include_fenced_brokers": True}
+        deadline = time.monotonic() + WHOLE_S
+        for node in NODES:
+            while len(alive := self._alive(query, node)) < len(NODES):
+                assert time.monotonic() < deadline, f"{self.name}: node {node} sees {alive}"
+                time.sleep(0.1)
+
+    def _alive(self, query: Mapping[str, Any], node: int) -> list[int]:
+        return [it["broker_id"] for it in self.call(60, 2, query, node=node).get("brokers", ()) if not it["is_fenced"]]
 
     def _wait_known(self, topic: str, node: int) -> None:
         deadline = time.monotonic() + 30
@@ -162,8 +191,8 @@ def flat(value: Any, path: str = "") -> dict[str, str]:
 def both() -> Iterator[tuple[Side, Side]]:
     """Apache Kafka and kraftlite, with what clients may see configured alike."""
     with (
-        apache_kafka(nodes=len(NODES)) as apache,
-        SyncCluster(controllers=len(NODES), brokers=len(NODES), combined=True, config=SHARED) as ours,
+        apache_kafka(nodes=len(NODES), config=PATIENT) as apache,
+        SyncCluster(controllers=len(NODES), brokers=len(NODES), combined=True, config={**SHARED, **PATIENT}) as ours,
     ):
 
         def start_apache(node: int) -> None:
@@ -175,6 +204,8 @@ def both() -> Iterator[tuple[Side, Side]]:
             Side("kraftlite", ours.bootstrap_servers, stop=ours.stop, start=ours.restart),
         )
         try:
+            for side in sides:
+                side.wait_whole()
             yield sides
         finally:
             for side in sides:

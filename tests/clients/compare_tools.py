@@ -9,14 +9,15 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
+from tests.clients import compare_transactions
 from tests.clients.compare_sides import Side
 from tests.clients.java import tools
 
 Step = tuple[str, list[str]]
 Steps = Callable[[Side], Iterator[Step]]
 
-ANSWERS_TIMEOUT_S: Final = 240.0
-"""For about eight hundred questions. Some are asked until the client gives up, after 1.5 s."""
+ANSWERS_TIMEOUT_S: Final = 900.0
+"""For about eight hundred questions on a busy machine. Some are asked until the client gives up, after 1.5 s."""
 
 
 def stories(only: Sequence[str]) -> Iterator[tuple[str, Steps]]:
@@ -115,9 +116,30 @@ def quorum(side: Side) -> Iterator[Step]:
         "features downgrade --feature metadata.version=6",
         "features downgrade --feature group.version=1 --feature eligible.leader.replicas.version=1",
         "log-dirs --describe --broker-list 9",
-        "transactions list",
     ):
         yield _run(side, command)
+
+
+def transactions(side: Side) -> Iterator[Step]:
+    """An id of its own in a listing of which the rest, producer ids and coordinators included, is another on each side."""
+    compare_transactions.prepared(side)
+    talk = compare_transactions.Talk(side)
+    talk.begun(5, "listed")
+    command, lines = _run(side, "transactions list")
+    kept = [line for line in lines if line.split()[0] in ("exit", "TransactionalId", "listed", "error:")]
+    yield command, [" ".join(line.split()) for line in kept if line.split()[0] != "listed"]
+    yield "transactions list, one of them", [_named(line) for line in kept if line.split()[0] == "listed"]
+    for command in (
+        "transactions describe --transactional-id nobody",
+        "transactions find-hanging --broker-id 9",
+    ):
+        yield _run(side, command)
+
+
+def _named(line: str) -> str:
+    """A line of the listing without the coordinator and the producer id."""
+    name, _coordinator, _producer, *state = line.split()
+    return " ".join([name, *state])
 
 
 def moves(side: Side) -> Iterator[Step]:
@@ -156,6 +178,7 @@ STORIES: Final[Mapping[str, Steps]] = {
     "kafka-consumer-groups": groups,
     "kafka-configs": configs,
     "quorum and features": quorum,
+    "kafka-transactions": transactions,
     "kafka-reassign-partitions": moves,
     "AdminClient": admin_client,
 }

@@ -15,12 +15,17 @@ from secrets import token_hex
 
 import pytest
 
+from tests.clients.closed import Closed, closed
 from tests.clients.clusters import Start, started
 from tests.harness.external import External
 from tests.harness.local import CALM, Cluster, running
 
 pytest.register_assert_rewrite(
-    "tests.clients.capabilities", "tests.clients.programs", "tests.clients.raw", "tests.clients.transactions"
+    "tests.clients.capabilities",
+    "tests.clients.programs",
+    "tests.clients.raw",
+    "tests.clients.security",
+    "tests.clients.transactions",
 )
 _NUMBERS = count(1)
 
@@ -32,7 +37,7 @@ def _external(config: pytest.Config) -> str | None:
 
 @pytest.fixture(autouse=True)
 def _own_nodes(request: pytest.FixtureRequest) -> None:
-    if _external(request.config) is not None and {"processes", "breakable"} & set(request.fixturenames):
+    if _external(request.config) is not None and {"processes", "breakable", "closed_node"} & set(request.fixturenames):
         pytest.skip("--kafka-external: this needs nodes of its own")
 
 
@@ -61,6 +66,13 @@ def processes(request: pytest.FixtureRequest) -> Iterator[Cluster]:
         pytest.skip("--apache-kafka: this is about kraftlite's processes")
     with running(controllers=1, brokers=3, config=CALM) as cluster:
         yield cluster
+
+
+@pytest.fixture(scope="session")
+def closed_node(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Closed]:
+    apache = bool(request.config.getoption("--apache-kafka"))
+    with closed(tmp_path_factory.mktemp("closed"), apache=apache) as found:
+        yield found
 
 
 @pytest.fixture(scope="session")

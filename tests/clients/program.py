@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import sys
 import threading
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -63,6 +65,33 @@ def timeout_ms(job: Job) -> int:
 
 def named(error: BaseException) -> str:
     return f"{type(error).__name__} {error}"
+
+
+def security_of(job: Job) -> Job:
+    """How the job says to log in; empty: not at all."""
+    found: Job = job.get("security", {})
+    return found
+
+
+def unsecured_token(security: Job) -> str:
+    """A token of OAUTHBEARER that nobody has signed."""
+    now_s = time.time()
+    claims = {"sub": security["username"], "iat": now_s, "exp": now_s + float(security["token_s"])}
+    parts = [base64.urlsafe_b64encode(json.dumps(it).encode()).decode().rstrip("=") for it in ({"alg": "none"}, claims)]
+    return ".".join([*parts, ""])
+
+
+def keep_sending(job: Job, stopped: threading.Event, send: Callable[[str], None]) -> None:
+    """A record after the other until the word to stop comes; each is told as `ack` or as `fail`, with what `send` raises."""
+    number = 0
+    while not stopped.wait(job["pause_ms"] / 1000):
+        try:
+            send(f"v{number}")
+        except Exception as error:  # noqa: BLE001 - whatever a client raises is what the test wants to see
+            tell("fail", i=number, error=named(error))
+        else:
+            tell("ack", i=number)
+        number += 1
 
 
 def main(**ops: Callable[[Job, threading.Event], None]) -> None:

@@ -24,6 +24,13 @@ folder in `tests/clients` says what is not as one would expect, and why.
 ✓ passes, ✗ fails, – skipped. The reasons for ✗ and – are below the table.
 """
 
+CLOSED = """
+## At closed listeners
+
+The same clients at listeners that want TLS, certificates or passwords (`tests/clients/security.py`). A refusal passes when the
+client shows what it shows when Apache Kafka 4.3 refuses it, and so does a session or a token that ends when no record is lost.
+"""
+
 YEARS = """
 ## Clients of earlier years
 
@@ -135,6 +142,8 @@ class Plugin:
     def __init__(self, target: Path | None) -> None:
         self._target = target
         self._table = Table()
+        self._closed = Table()
+        """At closed listeners."""
         self._years = Table()
         """Of earlier releases, each under its own name."""
 
@@ -148,7 +157,7 @@ class Plugin:
                 name = f"{client.name} {client.version()}"
                 self._years.names[name] = name
             elif client is not None:
-                self._table.names[folder] = f"{client.name} {client.version()}"
+                self._of(item).names[folder] = f"{client.name} {client.version()}"
             else:
                 self._table.names.setdefault(folder, folder)
 
@@ -159,12 +168,15 @@ class Plugin:
         if folder is not None and (report.when == "call" or report.outcome != "passed"):
             client = getattr(getattr(item, "cls", None), "client", None)
             past = client is not None and client.past
-            table, name = (self._years, f"{client.name} {client.version()}") if past else (self._table, folder)
+            table, name = (self._years, f"{client.name} {client.version()}") if past else (self._of(item), folder)
             table.count(name, capabilities, report.outcome, reason_of(report))
         return report
 
+    def _of(self, item: pytest.Item) -> Table:
+        return self._closed if item.path.name == "test_security.py" else self._table
+
     def pytest_terminal_summary(self, terminalreporter: Any) -> None:
-        text = f"{self._table.markdown()}\n{YEARS}\n{self._years.ranges()}"
+        text = f"{self._table.markdown()}\n{CLOSED}\n{self._closed.markdown()}\n{YEARS}\n{self._years.ranges()}"
         terminalreporter.section("clients")
         terminalreporter.write_line(text)
         if self._target is not None:

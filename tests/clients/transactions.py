@@ -16,6 +16,8 @@ from tests.harness.local import Cluster, wait_for
 
 RECORDS = 50
 """In each step of a transaction."""
+SLOWLY_S = 300.0
+"""For a hundred transactions one after the other, on a machine with a load of many times its cores."""
 
 
 def capability(name: str) -> pytest.MarkDecorator:
@@ -94,12 +96,12 @@ class Transactions:
         job = {"op": "transact", "topic": topic, "transactional_id": topic, "steps": transactions_of(values)}
         with ready.start(**job) as writer:
             for after, coordinates in ((30, True), (150, False)):
-                writer.until("some are committed", partial(lambda least: len(writer.of("result")) >= least, after))
+                writer.until("some are committed", partial(lambda least: len(writer.of("result")) >= least, after), SLOWLY_S)
                 dead = coordinator(cluster, topic) if coordinates else cluster.leader(topic)
                 cluster.kill(dead)
                 cluster.wait_leader(topic, 0, not_in=(dead,))
                 cluster.restart(dead)
-            events = writer.done()
+            events = writer.done(SLOWLY_S)
         assert [it for it in told_results(events) if it is not None] == []
         for partition in (0, 1):
             assert [value for _key, value in keyed(cluster, topic, partition)] == values

@@ -267,6 +267,33 @@ def test_rf_46_the_only_controller_does_not_forget(cluster: Cluster) -> None:
     cluster.wait_topic("remembered")
 
 
+def test_lg_54_metadata_that_is_older_than_the_logs_costs_no_record() -> None:
+    """A person went on without the end of the metadata log, as the only controller says that one can."""
+    with running(controllers=1, brokers=1, config=CONFIG) as cluster:
+        (controller,), (broker,) = cluster.controllers, cluster.brokers
+        cluster.create_topic("ahead", assignment=[[broker]])
+        assert cluster.produce("ahead", ["first"]) == []
+        folder = Path(cluster.node(controller).data_dir) / "__cluster_metadata-0"
+        size = logs(folder)[-1].stat().st_size
+        stop(cluster, broker)
+        cluster.restart(broker)
+        cluster.wait_leader("ahead")
+        assert cluster.produce("ahead", ["second"]) == []
+        stop(cluster, broker)
+        stop(cluster, controller)
+        with logs(folder)[-1].open("r+b") as log:
+            log.truncate(size)
+        (folder / "flushed-offset").unlink()
+        said = cluster.node(broker).log_path.stat().st_size
+        cluster.restart(controller, broker)
+        assert "older than this log" in cluster.node(broker).log_path.read_bytes()[said:].decode()
+        assert not list(Path(cluster.node(broker).data_dir).glob("*-damaged"))
+        stop(cluster, broker)
+        cluster.restart(broker)  # the metadata has come to the epoch of the log
+        cluster.wait_leader("ahead")
+        assert cluster.consume("ahead", at_least=2) == ["first", "second"]
+
+
 def test_lg_07_lg_29_files_around_the_partitions_heal(cluster: Cluster) -> None:
     victim = cluster.brokers[1]
     fill(cluster, "around", victim, 2)

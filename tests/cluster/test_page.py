@@ -47,6 +47,10 @@ class Page:
                 return None
             raise
 
+    def client(self, what: dict[str, Any]) -> Any:
+        headers = {"Content-Type": "application/json", "X-Kraftlite": "1"}
+        return self._call(urllib.request.Request(f"{self.base}/api/v1/clients", data=json.dumps(what).encode(), headers=headers))
+
     def row(self, name: str) -> dict[str, Any]:
         return next((row for row in self.get(f"/api/v1/state?q={name}")["rows"] if row["name"] == name), {})
 
@@ -109,6 +113,41 @@ def test_the_leader_is_killed_by_the_page(cluster: Cluster, topic: str, page: Pa
 def _chain(page: Page, name: str) -> str:
     stories = page.get(f"/api/v1/stories?kind=partition&name={name}")["stories"]
     return next((story["chain"] for story in stories if story["kind"] == "leader_changed"), "")
+
+
+def test_the_views_of_a_client_and_of_the_cluster_on_an_outage(cluster: Cluster, topic: str, page: Page) -> None:
+    """What the page's client had acknowledged is found; its outage stands beside that of the cluster."""
+    cluster.create_topic(topic, replication=3)
+    old, name = cluster.leader(topic), f"{topic}-0"
+
+    def own() -> dict[str, Any]:
+        return next((it for it in page.get("/api/v1/state")["clients"] if it["client"] == "page"), {})
+
+    assert page.client({"kind": "start", "topic": topic, "rate": 200}) == {"done": True}
+    wait_for("it is acknowledged", lambda: own().get("acked", 0) > 20)
+    page.act("kill", old)
+    wait_for("it misses it", lambda: any("the client page has no" in it["text"] for it in page.get("/api/v1/state")["headlines"]))
+    new = cluster.wait_leader(topic, not_in=(old,))
+    before = own()["acked"]
+    wait_for("it goes on", lambda: own()["acked"] > before + 20)
+
+    def both() -> Any:
+        found = [it for it in page.get("/api/v1/outages")["outages"] if it["name"] == name and it["until"] is not None]
+        return next((it for it in found if it["cluster"]), None)
+
+    outage = wait_for("both views of it are told", both)
+    assert outage["until"] - outage["from"] > 1_000
+    cluster_view = outage["cluster"][0]
+    assert cluster_view["from"] < outage["until"] and cluster_view["until"] > outage["from"]
+    lanes = page.get("/api/v1/timeline")
+    assert lanes["lanes"][:2] == ["faults", "clients"]
+    assert any(it["label"] == f"page: no ack from {name}" for it in lanes["spans"])
+    page.client({"kind": "stop"})
+    wait_for("it has ended", lambda: not page.get("/api/v1/state")["client"]["running"])
+    last = own()
+    assert (last["outstanding"], last["in_doubt"], last["refused"]) == (0, 0, 0) and last["acked"] == last["sent"]
+    found = cluster.consume(topic, at_least=last["acked"])
+    assert len(found) == last["acked"] and new != old
 
 
 def test_a_pause_by_command_is_on_the_page(cluster: Cluster, page: Page) -> None:

@@ -19,6 +19,7 @@ pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
 from kraftlite.local import faults
 from kraftlite.local.ledger import read_faults
 from kraftlite.ui import beside
+from tests.harness.axe import violations
 from tests.harness.browser import CHROMIUM, chromium, page_at
 from tests.harness.local import Cluster, running, wait_for
 
@@ -78,13 +79,30 @@ def test_every_view_fits_and_complains_of_nothing(
 ) -> None:
     complaints: list[str] = []
     page = page_at(browser, links["viewer"], complaints, viewport={"width": width, "height": 844}, color_scheme=scheme)
-    for view in ("overview", "partition", "timeline", "quorum", "faults"):
+    for view in ("overview", "partition", "timeline", "quorum", "faults", "clients"):
         page.evaluate("view => { location.hash = view; }", view)
         page.wait_for_selector(f".view.{view} h2")
         assert page.evaluate("document.documentElement.scrollWidth <= document.documentElement.clientWidth"), view
         assert page.locator("main h2").count() >= 1 and page.locator("main").count() == 1
         assert page.get_by_role("button", name="Kill").count() == 0, "the viewer has no such button"
     assert complaints == []
+    page.context.close()
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [390, 1440])
+def test_axe_finds_nothing_wrong(cluster: Cluster, links: dict[str, str], browser: Any, scheme: str, width: int) -> None:
+    """With all that an operator may do, and the question before it is done."""
+    page = page_at(browser, links["operator"], [], viewport={"width": width, "height": 844}, color_scheme=scheme)
+    for view in ("overview", "partition", "timeline", "quorum", "faults", "clients"):
+        page.evaluate("view => { location.hash = view; }", view)
+        page.wait_for_selector(f".view.{view} h2")
+        assert violations(page) == [], view
+    page.keyboard.press("o")
+    page.wait_for_selector(".view.overview")
+    page.get_by_role("button", name=f"Kill node {cluster.brokers[0]}").click()
+    page.wait_for_selector("dialog[open]")
+    assert violations(page) == []
     page.context.close()
 
 
@@ -131,7 +149,7 @@ def test_a_link_is_cut_and_healed_by_the_form(browser: Any) -> None:
             page.get_by_label("code", exact=True).fill("NO_SUCH_CODE")
             page.get_by_label("code", exact=True).press("Tab")
             page.get_by_role("button", name="Do it").click()
-            page.wait_for_selector("[role=alert]:has-text('error: allowed is the name of a code')")
+            page.wait_for_selector("[role=alert]:has-text('allowed is a code of Kafka')")
             assert [it for it in complaints if "400" not in it] == []
         finally:
             page.context.close()

@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import json
+import re
+import signal
 import socket
 import ssl
+import subprocess
+import sys
 import time
+import urllib.request
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +19,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
+from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType
 
 from kraftlite.cli.main import cli
 from kraftlite.local import cluster as local
@@ -26,6 +32,7 @@ from kraftlite.model.messages.methods import NODE_STATUS
 from kraftlite.rpc.transport import GrpcTransport
 from kraftlite.runtime.trace import ListTracer
 from kraftlite.security.first_users import FIRST_USERS
+from kraftlite.ui import beside
 
 pytestmark = [pytest.mark.cluster, pytest.mark.xdist_group("secure-cluster")]
 
@@ -59,7 +66,8 @@ class Closed:
 @pytest.fixture(scope="module")
 def closed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Closed]:
     data_dir = tmp_path_factory.mktemp("closed")
-    local.up(data_dir, controllers=1, brokers=2, secure=True)
+    telling = {"kraftlite.log.level": "debug", "kraftlite.faults.enable": "true", "kraftlite.metrics.port": "0"}
+    local.up(data_dir, controllers=1, brokers=2, secure=True, extra=telling)
     try:
         yield Closed(data_dir)
     finally:
@@ -222,12 +230,107 @@ def test_a_leader_that_dies_is_replaced_and_comes_back(closed: Closed) -> None:
     wait_for(whole, "the ISR is not whole")
 
 
-def test_no_file_of_a_node_has_a_password(closed: Closed) -> None:
-    """Not the logs, not the traces, not the configurations, and not the metadata log."""
-    secrets = [closed.password(user).encode() for user in FIRST_USERS]
-    files = [path for node in closed.state.nodes for path in Path(node.directory).rglob("*") if path.is_file()]
-    assert len(files) > 20
-    assert [str(path) for path in files if any(secret in path.read_bytes() for secret in secrets)] == []
+def private_key_lines(path: Path) -> list[str]:
+    """Those of PEM that are different in every key."""
+    blocks = re.findall(r"-----BEGIN [A-Z ]*PRIVATE KEY-----\n(.*?)-----END", path.read_text(), re.DOTALL)
+    return [line for block in blocks for line in block.splitlines()[1:]]
+
+
+def secrets_of(closed: Closed) -> dict[str, str]:
+    """What must be nowhere but in `secure`, by what it is."""
+    found = {f"the password of {user}": closed.password(user) for user in FIRST_USERS}
+    keys = [secure_dir(closed.data_dir) / "ca.key", *secure_dir(closed.data_dir).glob("node-*.pem")]
+    for path in [*keys, *(client_dir(closed.data_dir, user) / "user.pem" for user in FIRST_USERS)]:
+        lines = private_key_lines(path)
+        assert lines, f"{path} has no key"
+        found |= {f"line {n} of the key in {path.name}": line for n, line in enumerate(lines)}
+    return found
+
+
+def told(closed: Closed, recording: Path) -> Iterator[tuple[str, bytes]]:
+    """Whatever the cluster, its page and its commands say to its administrator, and what every process shows of itself."""
+    state = closed.state
+    for node in state.nodes:
+        assert node.metrics is not None and node.pid is not None
+        yield f"metrics {node.id}", urllib.request.urlopen(f"http://{node.metrics}/metrics", timeout=30).read()
+        for file in ("cmdline", "environ"):
+            yield f"{file} of {node.id}", Path(f"/proc/{node.pid}/{file}").read_bytes()
+    commands = [
+        ("ps", "-o", "json"),
+        ("describe", "lasting", "-o", "json"),
+        ("logs",),
+        ("explain", "partition", "lasting-0"),
+        ("explain", "node", "2"),
+        ("user", "list", "-o", "json"),
+        ("acl", "list", "-o", "json"),
+        ("certs", "show", "--json"),
+        ("config", "describe", "--broker", "2", "-o", "json"),
+        ("fault", "list", "--json"),
+        *(("config", "explain", "--config", str(path)) for path in closed.data_dir.glob("node-*/*.properties")),
+    ]
+    for command in commands:
+        done = CliRunner().invoke(
+            cli, command, env={"KRAFTLITE_DATA_DIR": str(closed.data_dir), "KRAFTLITE_BOOTSTRAP_SERVER": ""}
+        )
+        assert done.exit_code == 0, f"{command}: {done.output}"
+        yield " ".join(command), done.output.encode()
+    admin = AdminClient(closed.librdkafka("admin"))
+    for node in state.nodes[1:]:
+        (future,) = admin.describe_configs([ConfigResource(ResourceType.BROKER, str(node.id))]).values()
+        described = {
+            name: (entry.value, [it.value for it in entry.synonyms.values()]) for name, entry in future.result(30).items()
+        }
+        assert "listeners" in described
+        yield f"described configs of {node.id}", repr(described).encode()
+    links = beside.start(closed.data_dir)
+    try:
+        base, _, token = links["operator"].partition("/#")
+        for path in ("cluster", "state", "stories?name=lasting-0", "timeline"):
+            request = urllib.request.Request(f"{base}/api/v1/{path}", headers={"Authorization": f"Bearer {token}"})
+            yield f"page: {path}", urllib.request.urlopen(request, timeout=30).read()
+    finally:
+        beside.stop(closed.data_dir)
+    yield "the recording", recording.read_bytes()
+
+
+def test_no_file_of_a_node_and_no_answer_has_a_secret(closed: Closed, tmp_path: Path) -> None:
+    """Logs at their most talkative, traces, configurations, the metadata log, recordings, the page, metrics, and every command;
+    after faults, a death, and logins that failed: not even a wrong password is there, which is often a mistyped one."""
+    recording = tmp_path / "recording.kljsonl"
+    command = [sys.executable, "-m", "kraftlite", "record", str(recording), "--data-dir", str(closed.data_dir)]
+    recorder = subprocess.Popen(command)
+    try:
+        wait_for(lambda: recording.exists() and b'"k":"node"' in recording.read_bytes(), "nothing is recorded")
+        closed.run("fault", "api", "Produce", "--error", "NOT_ENOUGH_REPLICAS", "--count", "1", "--for", "1m")
+        guess = "mistyped-hunter2"
+        errors: list[str] = []
+        config = {**closed.librdkafka("alice"), "sasl.password": guess, "error_cb": lambda error: errors.append(error.name())}
+        producer = Producer(config)
+        wait_for(lambda: producer.poll(0.1) and "_AUTHENTICATION" in errors, "nobody was refused")
+        assert produced(closed.librdkafka("admin"), "lasting", "three") is None
+        secrets = {**secrets_of(closed), "a wrong password": guess}
+        answers = dict(told(closed, recording))
+    finally:
+        recorder.send_signal(signal.SIGINT)
+        recorder.wait(60)
+    files = {
+        str(path): path.read_bytes()
+        for path in [recording, *closed.data_dir.rglob("*")]
+        if path.is_file() and secure_dir(closed.data_dir) not in path.parents
+    }
+    assert len(files) > 30
+    assert any(b"SCRAM-SHA-512: " in data for name, data in files.items() if "log" in name), "the refused login was told"
+    where = {what: [it for it, data in {**answers, **files}.items() if text.encode() in data] for what, text in secrets.items()}
+    assert {what: found for what, found in where.items() if found} == {}
+
+
+def test_what_has_a_secret_is_its_owners_alone(closed: Closed) -> None:
+    """Whoever else has a login on the machine reads none of it."""
+    for path in secure_dir(closed.data_dir).rglob("*"):
+        assert path.stat().st_mode & 0o077 == 0 or secure_dir(closed.data_dir).stat().st_mode & 0o077 == 0, path
+    for user in FIRST_USERS:
+        for path in client_dir(closed.data_dir, user).iterdir():
+            assert path.stat().st_mode & 0o077 == 0, path
 
 
 def test_a_closed_cluster_stays_closed(closed: Closed) -> None:

@@ -48,15 +48,17 @@ class Hunt:
     tolerated: Counter[str] = field(default_factory=Counter)
 
     def run(self, *, seconds: float | None = None, cases: int | None = None) -> Counter[str]:
-        """Until the time is over, or so many cases were run."""
+        """Until the time is over, which begins when the first node serves, or so many cases were run."""
         rng = random.Random(f"{self.seed}/{self.door}")
-        end = None if seconds is None else time.monotonic() + seconds
+        end: float | None = None
 
         def over() -> bool:
             return (end is not None and time.monotonic() > end) or (cases is not None and self.cases >= cases)
 
         while not over():
             with opened(self.kind) as target:
+                if end is None and seconds is not None:
+                    end = time.monotonic() + seconds
                 session = Session(target, loop_limit_s=self.loop_limit_s, door=self.door)
                 self._on_one_node(session, self._drawer(rng, session), over)
         return self.found

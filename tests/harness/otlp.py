@@ -17,18 +17,18 @@ def attributes(values: Mapping[str, Any]) -> list[Any]:
     ]
 
 
-def gauge(name: str, value: float, **labels: Any) -> Any:
+def gauge(name: str, value: float, /, **labels: Any) -> Any:
     number = pb.TelemetryNumber(attributes=attributes(labels), as_double=value)
     return pb.TelemetryMetric(name=name, gauge=pb.TelemetryGauge(data_points=[number]))
 
 
-def counter(name: str, value: int, *, temporality: Any = DELTA, monotonic: bool = True, **labels: Any) -> Any:
+def counter(name: str, value: int, /, *, temporality: Any = DELTA, monotonic: bool = True, **labels: Any) -> Any:
     number = pb.TelemetryNumber(attributes=attributes(labels), as_int=value)
     made = pb.TelemetrySum(data_points=[number], aggregation_temporality=temporality, is_monotonic=monotonic)
     return pb.TelemetryMetric(name=name, sum=made)
 
 
-def distribution(name: str, count: int, total: float, **labels: Any) -> Any:
+def distribution(name: str, count: int, total: float, /, **labels: Any) -> Any:
     one = pb.TelemetryDistribution(attributes=attributes(labels), count=count, sum=total)
     made = pb.TelemetryHistogram(data_points=[one], aggregation_temporality=DELTA)
     return pb.TelemetryMetric(name=name, histogram=made)

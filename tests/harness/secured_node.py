@@ -22,6 +22,8 @@ SECRETS: Final = (ALICE, BOB, TOKENS)
 CLUSTER_ID: Final = "4L6g3nShT-eMCtK--X86sw"
 REAUTH_MS: Final = 2_000
 """How long a session lasts on the listener SHORT."""
+START_LIMIT_S: Final = 300.0
+"""For a node on a machine with a load of many times its cores."""
 
 
 @dataclass
@@ -45,7 +47,7 @@ class SecuredNode:
             self.process = subprocess.Popen(command, stdout=log, stderr=log, env={**os.environ})
         for address in (self.plain, self.sasl, self.short, self.controller, self.secure):
             if address:
-                _wait_for(address, self.process)
+                listening(address, self.process)
 
     def stop(self) -> None:
         assert self.process is not None
@@ -153,9 +155,10 @@ def secured_node(
         node.stop()
 
 
-def _wait_for(address: str, process: subprocess.Popen[bytes]) -> None:
+def listening(address: str, process: subprocess.Popen[bytes]) -> None:
+    """Wait until the process takes connections there."""
     host, _, port = address.partition(":")
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + START_LIMIT_S
     while time.monotonic() < deadline:
         assert process.poll() is None, "the node has stopped; see its log"
         try:

@@ -1,5 +1,5 @@
 """Faults that hit the metadata quorum: controllers that come back with another disk or at another address; and the moments at
-which an administrator changes the voters."""
+which an administrator changes the voters and the brokers."""
 
 from __future__ import annotations
 
@@ -82,10 +82,18 @@ def order(injector: Injector, plan: FaultPlan) -> None:
     injector.cluster.quorum.carry_out(plan.kind, node_id)
 
 
+def retire_broker(injector: Injector, plan: FaultPlan) -> None:
+    """Not a fault: the administrator takes this broker out, and puts it, or a new one, back in."""
+    node = injector.one(plan)
+    if node is not None:
+        injector.cluster.retire_broker(node.node_id)
+
+
 KINDS: Final[Mapping[str, Handler]] = {
     "new-disk": new_disk,
     "new-port": new_port,
     "add-voter": order,
     "remove-voter": order,
     "upgrade-voters": order,
+    "retire-broker": retire_broker,
 }

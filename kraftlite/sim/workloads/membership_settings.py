@@ -1,4 +1,5 @@
-"""The clusters whose voters change: three to five voters, one or two spare controllers, and few brokers.
+"""The clusters whose voters change: three to five voters, one or two spare controllers, and few brokers; in a third of the seeds
+one more than there are replicas, so that a broker can leave (`workloads/brokers`).
 
 Where a quorum begins with one voter, or with fewer than it will have, `workloads/membership` adds the others.
 """
@@ -22,6 +23,7 @@ def vary(shape: Shape, seed: int) -> Shape:
     voters, spares = rng.choice((3, 3, 3, 4, 5)), rng.choice((1, 1, 2))
     brokers = rng.choice((1, 2, 2, 3))
     combined = rng.randint(1, 2) if rng.randrange(6) == 0 else 0
+    spare = int(random.Random(f"membership/brokers/{seed}").randrange(3) == 0)
     how = rng.choice((STANDALONE, INITIAL, INITIAL, STATIC))
     first = 1 if how == STANDALONE else voters
     everybody = range(1, voters + spares + 1)
@@ -36,7 +38,7 @@ def vary(shape: Shape, seed: int) -> Shape:
         shape,
         controllers=voters + spares - combined,
         combined=combined,
-        brokers=brokers,
+        brokers=brokers + spare,
         config=config,
         topics=(_small(shape.topics[0], brokers + combined),),
         forming=Forming(how=how, voters=tuple(range(1, first + 1)), joins=joins),

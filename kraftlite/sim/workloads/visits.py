@@ -10,6 +10,7 @@ from kraftlite.sim.history import History
 from kraftlite.sim.themes import ADMIN, DIRECTORIES, GROUPS, LOGS, MEMBERSHIP, SECURITY, TRANSACTIONS
 from kraftlite.sim.workloads import (
     admin,
+    brokers,
     directories,
     groups,
     levels,
@@ -42,7 +43,7 @@ THEMED: Final[Mapping[str, tuple[Visit, ...]]] = {
     DIRECTORIES: (directories.visit,),
     LOGS: (logs.visit, sessions.visit, racks.visit),
     TRANSACTIONS: (transactions.visit,),
-    MEMBERSHIP: (membership.visit,),
+    MEMBERSHIP: (membership.visit, brokers.visit),
     SECURITY: (security.visit,),
 }
 """By theme: what the runs of that theme have, and no others."""

@@ -1,6 +1,7 @@
 // The page: its state, where it is, and when it is drawn.
 
 import { get, open, post, watch } from "./api.js";
+import { clients } from "./clients.js";
 import { h, render } from "./dom.js";
 import { faults } from "./faults.js";
 import { notes } from "./notes.js";
@@ -10,9 +11,10 @@ import { Player, bar } from "./player.js";
 import { quorum } from "./quorum.js";
 import { Heard, Tape } from "./tape.js";
 import { timeline } from "./timeline.js";
+import { whatIf } from "./whatif.js";
 import { LABEL, command, consequences, sinceStart, span } from "./words.js";
 
-const VIEWS = { overview: ["Overview", overview], partition: ["Partition", partition], timeline: ["Timeline", timeline], quorum: ["Quorum", quorum], faults: ["Faults", (it) => (it.notes.length ? notes(it) : faults(it))] };
+const VIEWS = { overview: ["Overview", overview], partition: ["Partition", partition], timeline: ["Timeline", timeline], quorum: ["Quorum", quorum], faults: ["Faults", (it) => (it.notes.length ? notes(it) : faults(it))], clients: ["Clients", clients], whatif: ["What if", whatIf] };
 const LATE_MS = 1500;
 const at = (id) => document.getElementById(id);
 
@@ -22,12 +24,16 @@ const page = {
   matching: 0,
   filter: "",
   stories: null,
+  /** What clients missed, and what the cluster says of the same time. */
+  outages: null,
   told: null,
   lanes: null,
   back: 180000,
   cluster: null,
   /** A recording: all stories, lanes and notes of it. Null on a live page. */
   tape: null,
+  /** What can be changed of the run of a seed, to run it again. Null where that cannot be. */
+  whatIf: null,
   notes: [],
   empty: undefined,
   /** Nothing can be done to what has been. */
@@ -50,6 +56,13 @@ const page = {
     return [since, since + page.back];
   },
   seek: (ms) => player.seek(ms),
+  /** Show another recording at the same moment. */
+  show: (tape) => {
+    take(tape);
+    player.moments = new Tape(tape.frames);
+    recall(true);
+    player.seek(player.ms);
+  },
   /** The stories that had begun at the moment that is shown. */
   sofar: (found) => (page.past && found ? found.filter((story) => story.at_ms <= player.ms) : found),
   ask,
@@ -73,7 +86,7 @@ let heard = 0;
 let lost = false;
 let source = null;
 let filtering = 0;
-let asked = { version: -1, at: 0, place: "" };
+let asked = { version: "", at: 0, place: "" };
 let spoken = { text: "", at: 0 };
 
 start();
@@ -103,16 +116,25 @@ async function load() {
   else {
     await open();
     page.cluster = await get("/api/v1/cluster");
+    page.whatIf = page.cluster.what_if || null;
     if (page.cluster.recording) page.tape = await get("/api/v1/tape");
   }
   if (!page.tape) return;
-  page.cluster = page.tape.cluster;
-  page.notes = page.tape.notes;
-  page.lanes = page.tape.lanes;
+  take(page.tape);
   page.back = Infinity;
   page.empty = "Nothing of it is recorded up to here.";
   if (page.cluster.recording.clock === "virtual") sinceStart();
 }
+
+function take(tape) {
+  page.tape = tape;
+  page.cluster = page.tape.cluster;
+  page.notes = page.tape.notes;
+  page.lanes = page.tape.lanes;
+}
+
+/** The views that this page has. */
+const views = () => Object.entries(VIEWS).filter(([name]) => (name === "whatif" ? page.whatIf : name === "clients" ? !page.tape : true));
 
 /** Show the moment at which the player is. */
 function moved() {
@@ -167,7 +189,7 @@ function route() {
   const [view, subject] = location.hash.slice(1).split("/");
   if (view === "main") return;
   const moved = page.view !== view;
-  page.view = VIEWS[view] ? view : "overview";
+  page.view = views().some(([name]) => name === view) ? view : "overview";
   page.subject = decodeURIComponent(subject || "");
   page.told = null;
   recall(true);
@@ -183,7 +205,7 @@ async function recall(now) {
     page.told = page.tape.stories[name] || [];
     return;
   }
-  const version = page.state ? page.state.recorded : -1;
+  const version = page.state ? `${page.state.recorded}/${(page.state.clients || []).map((it) => it.longest_ms).join()}` : "";
   const place = `${page.view}/${page.subject}/${page.back}`;
   const fresh = asked.version === version && asked.place === place;
   if (!page.state || (!now && (fresh || Date.now() - asked.at < 1000))) return;
@@ -191,6 +213,7 @@ async function recall(now) {
   try {
     if (page.view === "overview" || page.view === "timeline") page.stories = (await get("/api/v1/stories")).stories;
     if (page.view === "timeline") page.lanes = await get(`/api/v1/timeline?since=${Math.round(page.range()[0])}`);
+    if (page.view === "clients") page.outages = (await get("/api/v1/outages")).outages;
     if (page.view === "quorum") page.told = (await get("/api/v1/stories?kind=controller")).stories;
     if (page.view === "partition") {
       const name = page.subject || (page.rows[0] && page.rows[0].name);
@@ -198,7 +221,7 @@ async function recall(now) {
     }
   } catch (error) {
     if (error.status === 404) page.told = [];
-    else asked.version = -1; // try again with the next state
+    else asked.version = ""; // try again with the next state
   }
   draw();
 }
@@ -213,6 +236,7 @@ function draw() {
   if (late > LATE_MS || lost) told.push(h("p", { class: "banner alarm", role: "alert" }, typeof lost === "string" ? lost : `This page has not heard from its server for ${span(late)}: what you see is as old as that.`));
   const about = page.cluster.recording;
   if (about && about.outcome && about.outcome !== "OK") told.push(h("p", { class: "banner alarm" }, `${{ full: "The recording ends early", stopped: "The recording was stopped" }[about.outcome] || about.outcome}: ${about.text}`));
+  if (about && about.left_out) told.push(h("p", { class: "banner warn" }, `${about.left_out} ${about.left_out === 1 ? "event is" : "events are"} not in the recording, because it was longer than 1 MiB: a story may lack a step.`));
   if (page.state.gone) told.push(h("p", { class: "banner alarm" }, page.state.gone));
   if (page.state.self.late_ms > 250) told.push(h("p", { class: "banner warn" }, `The page's server was late itself by ${span(page.state.self.late_ms)}: ages are less exact.`));
   const [, view] = VIEWS[page.view];
@@ -228,7 +252,7 @@ function top(late) {
   return [
     h("h1", {}, h("span", { "aria-hidden": "true" }, "◆ "), "kraftlite"),
     h("p", { class: "soft where" }, `${page.cluster.controllers}+${page.cluster.brokers} · ${page.cluster.cluster_id}`),
-    h("nav", { "aria-label": "Views" }, Object.entries(VIEWS).map(([name, [title]]) => h("a", { key: name, href: `#${name}`, "aria-current": page.view === name ? "page" : undefined }, title))),
+    h("nav", { "aria-label": "Views" }, views().map(([name, [title]]) => h("a", { key: name, href: `#${name}`, "aria-current": page.view === name ? "page" : undefined }, title))),
     h("p", { class: `pulse ${about || page.past ? "warn" : live ? "good" : "bad"}` }, pulse, page.role === "viewer" ? h("span", { class: "soft" }, " · looking only") : null),
     h("button", { class: "plain", onclick: theme, title: "Light, dark, or as the system", "aria-label": "Colours: light, dark, or as the system" }, "◐"),
     h("button", { class: "plain", onclick: help, "aria-label": "Help and keys" }, "?"),
@@ -275,8 +299,8 @@ function key(event) {
     event.preventDefault();
     return;
   }
-  const view = { o: "overview", p: "partition", t: "timeline", q: "quorum", f: "faults" }[event.key];
-  if (view) page.go(view);
+  const view = { o: "overview", p: "partition", t: "timeline", q: "quorum", f: "faults", c: "clients", w: "whatif" }[event.key];
+  if (view && views().some(([name]) => name === view)) page.go(view);
   else if (event.key === "?") help();
   else if (event.key === "/" && at("filter")) {
     event.preventDefault();
@@ -289,7 +313,7 @@ function help() {
     "Help",
     h("p", {}, "Each number is the word of one node, with the time at which it was heard. Nothing is merged: where nodes disagree, you see both. A hatched field is a last word, and “–” is what nobody has said."),
     h("p", {}, "Kill the leader of a partition. The line on top says what is missing and for how long, the partition shows who leads next and in which epoch, and “What happened, and why” tells the chain of causes."),
-    h("dl", { class: "keys" }, [["o p t q f", "overview, partition, timeline, quorum, faults"], ["/", "filter partitions"], ["Space", "stop here, play, pause"], ["← →", "one moment back or on; with Shift, one story"], ["[ ]", "slower, faster"], ["Home, End, l", "to the beginning, to the end, live"], ["Tab, Enter", "everything else"], ["Esc", "close this"]].map(([name, words]) => h("div", {}, h("dt", {}, h("kbd", {}, name)), h("dd", {}, words)))),
+    h("dl", { class: "keys" }, [["o p t q f", "overview, partition, timeline, quorum, faults"], page.tape ? null : ["c", "clients"], page.whatIf && ["w", "what if: run it again with a change"], ["/", "filter partitions"], ["Space", "stop here, play, pause"], ["← →", "one moment back or on; with Shift, one story"], ["[ ]", "slower, faster"], ["Home, End, l", "to the beginning, to the end, live"], ["Tab, Enter", "everything else"], ["Esc", "close this"]].filter(Boolean).map(([name, words]) => h("div", {}, h("dt", {}, h("kbd", {}, name)), h("dd", {}, words)))),
     h("p", { class: "acts" }, h("button", { onclick: () => at("ask").close() }, "Close")),
   );
 }

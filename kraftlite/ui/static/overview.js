@@ -56,11 +56,13 @@ function tryThis(page) {
   const down = page.state.nodes.filter((node) => node.life === "dead" || node.life === "paused");
   for (const node of down) offers.unshift([node.life === "dead" ? "start" : "resume", node.id, node.life === "dead" ? `Start node ${node.id} again` : `Resume node ${node.id}`]);
   if (!offers.length) return null;
+  const idle = rows.length && page.state.client && !page.state.client.running;
   return h(
     "section",
     { class: "try", "aria-label": "Try this" },
     h("span", { class: "soft" }, down.length ? "Bring it back, or go on:" : "Try this:"),
     offers.slice(0, 4).map(([kind, node, label]) => h("button", { key: label, class: kind === "kill" || kind === "pause" ? "danger" : "", onclick: () => page.ask(kind, node) }, label)),
+    idle ? h("button", { key: "client", onclick: () => page.go("clients") }, "Start a client") : null,
     rows.length ? null : h("span", { class: "soft" }, "Make a topic to see leaders move: ", h("code", {}, "kraftlite create-topic orders --partitions 3 --replication-factor 3")),
   );
 }

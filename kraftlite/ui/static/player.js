@@ -115,7 +115,7 @@ export function bar(player, stories, notes) {
       { class: "acts" },
       button("Story before", "◀◀", () => player.story(stories, -1)),
       button("Moment before", "|◀", () => player.step(-1)),
-      button(player.playing ? "Pause" : player.past ? "Play" : "Stop here", player.playing || !player.past ? "⏸" : "▶", () => player.play()),
+      button(player.playing ? "Pause" : player.past ? "Play" : "Stop here", player.playing || !player.past ? "‖" : "▶", () => player.play()),
       button("Moment behind", "▶|", () => player.step(1), { disabled: !player.past }),
       button("Story behind", "▶▶", () => player.story(stories, 1), { disabled: !player.past }),
       h("label", {}, h("span", { class: "unseen" }, "Speed"), h("select", { value: String(player.speed), onchange: (event) => player.faster(SPEEDS.indexOf(Number(event.target.value)) - SPEEDS.indexOf(player.speed)) }, SPEEDS.map((it) => h("option", { key: `x${it}`, value: String(it), selected: it === player.speed }, `×${it}`)))),

@@ -13,7 +13,7 @@ export function stories(found, empty, seek) {
 }
 
 function one(story, seek) {
-  const at = (ms, name) => (seek ? h("button", { class: "link", "aria-label": name, onclick: () => seek(ms) }, clock(ms)) : clock(ms));
+  const at = (ms, name) => (seek ? h("button", { class: "link", "aria-label": `${clock(ms)}: ${name}`, onclick: () => seek(ms) }, clock(ms)) : clock(ms));
   const length = story.kind === "started" ? "" : story.until_ms !== null && story.until_ms > story.from_ms ? ` · ${span(story.until_ms - story.from_ms)}` : story.until_ms === null ? " · goes on" : "";
   return h(
     "details",

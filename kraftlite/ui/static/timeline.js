@@ -13,7 +13,7 @@ export function timeline(page) {
   return [
     h("h2", {}, "Timeline"),
     h("p", { class: "acts", role: "group", "aria-label": "How far back" }, (page.tape ? OF_TAPE : SPANS).map(([name, ms]) => h("button", { key: name, "aria-pressed": String(page.back === ms), onclick: () => page.setBack(ms) }, name))),
-    data ? chart(page, data) : h("p", { class: "soft" }, "Reading what the nodes recorded …"),
+    data ? chart(page, data, "Timeline; the same is told in words below") : h("p", { class: "soft" }, "Reading what the nodes recorded …"),
     h("p", { class: "soft key" }, "Green: its process runs. Blue: it believes to lead. Red: fenced, or stood still. Orange: a fault, and by whom. Where two bars of one lane lie above each other, two nodes believed to lead at once."),
     h("section", { "aria-labelledby": "h-all" }, h("h3", { id: "h-all" }, "The same in words"), stories(page.stories, page.empty, page.seek)),
   ];
@@ -30,7 +30,8 @@ function rows(spans, until) {
   });
 }
 
-function chart(page, data) {
+/** `named`: what a screen reader calls it. */
+export function chart(page, data, named) {
   const narrow = window.innerWidth < 640;
   const left = narrow ? 66 : 120;
   const width = narrow ? Math.max(300, window.innerWidth - 26) : 1180;
@@ -52,7 +53,7 @@ function chart(page, data) {
   const grid = Array.from({ length: ticks + 1 }, (_, i) => since + (i * (until - since)) / ticks);
   return h(
     "div",
-    { class: "scroll", tabindex: "0", role: "region", "aria-label": "Timeline; the same is told in words below" },
+    { class: "scroll", tabindex: "0", role: "region", "aria-label": named },
     h(
       "svg",
       { class: "chart", viewBox: `0 0 ${width} ${y + 4}`, role: "img", onclick: (event) => page.seek(since + (((event.offsetX / event.currentTarget.clientWidth) * width - left) / (width - left - 8)) * (until - since)), "aria-label": `What each node believed from ${clock(since)} to ${clock(until)}` },

@@ -64,6 +64,7 @@ from kraftlite.wire.apis.transactions import (
 from kraftlite.wire.apis.voters import VOTER_APIS
 from kraftlite.wire.frames import Connection
 from kraftlite.wire.metering import Meter
+from kraftlite.wire.request_times import RequestTimes
 from kraftlite.wire.rights.table import BROKER_ROWS, Row
 
 API_VERSIONS_KEY: Final = 18
@@ -114,6 +115,8 @@ class KafkaApis:
         self._ctx = context
         self._listener = listener_name
         self.requests: Counter[str] = Counter()
+        self.times: RequestTimes | None = None
+        """None: nobody wants to know where the time goes."""
         api_versions = Api(
             key=API_VERSIONS_KEY,
             name="ApiVersions",
@@ -262,12 +265,16 @@ class KafkaApis:
         if quotas is not None:
             meter = call.meter = Meter(quotas, connection, call.client_id or "", key, self._ctx.clock.now_ms)
             meter.enter()
+        if self.times is not None:
+            slot.timing = self.times.begin(api.name, version, connection.waited_ns)
         try:
             api.handle(call)
         except ProtocolViolation:
             raise
         except Exception as error:  # noqa: BLE001 - costs this request, see docs/adr/0005
             call.failed(error)
+        if slot.timing is not None:
+            slot.timing.handled()
         if meter is not None:
             meter.leave()
 

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import threading
 from collections.abc import Callable, Coroutine
 from typing import Any
 
 import aiokafka
 from aiokafka import admin as administration
+from aiokafka.abc import AbstractTokenProvider
 from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.errors import for_code
+from aiokafka.helpers import create_ssl_context
 
 try:
     from aiokafka.admin import NewPartitions, NewTopic
@@ -20,9 +23,63 @@ except ImportError:  # before 0.9, when it was built on kafka-python
     from kafka.admin import ConfigResource, ConfigResourceType, NewPartitions, NewTopic
     from kafka.coordinator.assignors.range import RangePartitionAssignor
 
-from tests.clients.program import Job, administer, main, named, raw, tell, tell_record, timeout_ms, transact
+from tests.clients.program import (
+    Job,
+    administer,
+    keep_sending,
+    main,
+    named,
+    raw,
+    security_of,
+    tell,
+    tell_record,
+    timeout_ms,
+    transact,
+    unsecured_token,
+)
 
 DYNAMIC_TOPIC_CONFIG = 1
+
+
+def secured(job: Job) -> Job:
+    given = security_of(job)
+    if not given:
+        return {}
+    config: Job = {"security_protocol": given["protocol"]}
+    if "ca" in given:
+        config["ssl_context"] = create_ssl_context(
+            cafile=given["ca"], certfile=given.get("certificate"), keyfile=given.get("key")
+        )
+    if "mechanism" in given:
+        config["sasl_mechanism"] = given["mechanism"]
+    if "token_s" in given:
+
+        class Tokens(AbstractTokenProvider):
+            async def token(self) -> str:
+                return unsecured_token(given)
+
+        config["sasl_oauth_token_provider"] = Tokens()
+    elif "username" in given:
+        config |= {"sasl_plain_username": given["username"], "sasl_plain_password": given["password"]}
+    return config
+
+
+async def session(job: Job, stopped: threading.Event) -> None:
+    """Why nobody lets it in stands in its log."""
+    logging.basicConfig(level=logging.WARNING)
+    loop = asyncio.get_running_loop()
+    producer = aiokafka.AIOKafkaProducer(bootstrap_servers=job["bootstrap"], retry_backoff_ms=50, **secured(job))
+    try:
+        await producer.start()
+    except aiokafka.errors.KafkaError as error:
+        tell("fail", i=-1, error=named(error))
+        return
+
+    def send(value: str) -> None:
+        asyncio.run_coroutine_threadsafe(producer.send_and_wait(job["topic"], value.encode()), loop).result(60)
+
+    await asyncio.to_thread(keep_sending, job, stopped, send)
+    await producer.stop()
 
 
 async def produce(job: Job, _stopped: threading.Event) -> None:
@@ -34,6 +91,7 @@ async def produce(job: Job, _stopped: threading.Event) -> None:
         enable_idempotence=job.get("idempotent", False),
         linger_ms=5,
         retry_backoff_ms=50,
+        **secured(job),
     )
     await producer.start()
 
@@ -125,6 +183,7 @@ def consumer_of(job: Job, **config: Any) -> Any:
         enable_auto_commit=False,
         auto_offset_reset="earliest",
         retry_backoff_ms=50,
+        **secured(job),
         **config,
     )
 
@@ -255,7 +314,7 @@ def refuse(results: Any) -> None:
 
 
 async def admin(job: Job, _stopped: threading.Event) -> None:
-    client = AIOKafkaAdminClient(bootstrap_servers=job["bootstrap"], retry_backoff_ms=50)
+    client = AIOKafkaAdminClient(bootstrap_servers=job["bootstrap"], retry_backoff_ms=50, **secured(job))
     await client.start()
     consumer = consumer_of(job)
     await consumer.start()
@@ -276,4 +335,5 @@ if __name__ == "__main__":
         group=blocking(group),
         admin=blocking(admin),
         transact=blocking(transactions),
+        session=blocking(session),
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from typing import Any
 
 import confluent_kafka
@@ -10,10 +11,64 @@ from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from confluent_kafka import admin as administration
 from confluent_kafka.admin import AdminClient, ConfigResource, ConfigSource, NewPartitions, NewTopic
 
-from tests.clients.program import Job, administer, main, raw, tell, tell_record, timeout_ms, transact
+from tests.clients.program import (
+    Job,
+    administer,
+    keep_sending,
+    main,
+    raw,
+    security_of,
+    tell,
+    tell_record,
+    timeout_ms,
+    transact,
+    unsecured_token,
+)
 
 LIMIT_S = 30.0
 QUICK = {"reconnect.backoff.ms": 10, "reconnect.backoff.max.ms": 200, "retry.backoff.ms": 20}
+
+
+def secured(job: Job) -> dict[str, Any]:
+    given = security_of(job)
+    names = {
+        "protocol": "security.protocol",
+        "mechanism": "sasl.mechanism",
+        "ca": "ssl.ca.location",
+        "certificate": "ssl.certificate.location",
+        "key": "ssl.key.location",
+    }
+    config: dict[str, Any] = {name: given[it] for it, name in names.items() if it in given}
+    if "token_s" in given:
+        # A token that is over would not be sent: the client is told that it holds.
+        told_s = given["token_s"] if given["token_s"] > 0 else 3600.0
+        config["oauth_cb"] = lambda _config: (unsecured_token(given), time.time() + told_s)
+    elif "username" in given:
+        config |= {"sasl.username": given["username"], "sasl.password": given["password"]}
+    return config
+
+
+def session(job: Job, stopped: threading.Event) -> None:
+    """What goes wrong with a connection comes by `error_cb`, and not with the record that waits for it."""
+    producer = Producer(
+        {
+            "bootstrap.servers": job["bootstrap"],
+            "error_cb": lambda error: tell("fail", i=-1, error=f"{error.name()} {error.str()}"),
+            "message.timeout.ms": 20_000,
+            **QUICK,
+            **secured(job),
+        }
+    )
+
+    def send(value: str) -> None:
+        told: list[Any] = []
+        producer.produce(job["topic"], value.encode(), on_delivery=lambda error, _message: told.append(error))
+        while not told and not stopped.is_set():
+            producer.poll(0.05)
+        if told and told[0] is not None:
+            raise KafkaException(told[0])
+
+    keep_sending(job, stopped, send)
 
 
 def produce(job: Job, _stopped: threading.Event) -> None:
@@ -24,6 +79,7 @@ def produce(job: Job, _stopped: threading.Event) -> None:
         "enable.idempotence": job.get("idempotent", False),
         "linger.ms": 5,
         **QUICK,
+        **secured(job),
     }
     if not job.get("idempotent"):
         config["max.in.flight"] = 1  # without sequence numbers that is what keeps the order
@@ -95,6 +151,7 @@ def consumer_of(job: Job, **config: Any) -> Consumer:
             "auto.offset.reset": "earliest",
             "check.crcs": True,
             **QUICK,
+            **secured(job),
             **config,
         }
     )
@@ -152,7 +209,7 @@ def group(job: Job, stopped: threading.Event) -> None:
 
 class Steps:
     def __init__(self, job: Job) -> None:
-        self.admin = AdminClient({"bootstrap.servers": job["bootstrap"], **QUICK})
+        self.admin = AdminClient({"bootstrap.servers": job["bootstrap"], **QUICK, **secured(job)})
 
     def create_topic(self, step: Job) -> None:
         topic = NewTopic(step["topic"], step["partitions"], step["replication_factor"], config=step.get("config", {}))
@@ -235,4 +292,4 @@ def admin(job: Job, _stopped: threading.Event) -> None:
 
 
 if __name__ == "__main__":
-    main(produce=produce, read=read, group=group, admin=admin, transact=transactions)
+    main(produce=produce, read=read, group=group, admin=admin, transact=transactions, session=session)

@@ -40,6 +40,8 @@ type Job struct {
 	// TimeoutMs is that of a transaction; 0: a minute.
 	TimeoutMs int    `json:"timeout_ms"`
 	Steps     []Step `json:"steps"`
+	// Security is absent when the listener is open.
+	Security *Security `json:"security"`
 }
 
 // Record is what is produced and what is read; a key or value that is absent is null.
@@ -95,11 +97,12 @@ func text(raw []byte) *string {
 
 // common are the options of all clients.
 func common(job *Job) []kgo.Opt {
-	return []kgo.Opt{
+	return append(
+		secured(job),
 		kgo.SeedBrokers(strings.Split(job.Bootstrap, ",")...),
-		kgo.MetadataMinAge(100 * time.Millisecond),
+		kgo.MetadataMinAge(100*time.Millisecond),
 		kgo.RetryBackoffFn(func(int) time.Duration { return 50 * time.Millisecond }),
-	}
+	)
 }
 
 func client(job *Job, opts ...kgo.Opt) *kgo.Client {
@@ -261,6 +264,8 @@ func main() {
 		admin(&job)
 	case "transact":
 		transact(&job, stop)
+	case "session":
+		session(&job, stop)
 	default:
 		panic(fmt.Sprintf("no op %q", job.Op))
 	}

@@ -45,7 +45,7 @@ class Answers {
     final Admin admin;
 
     Answers(String bootstrap) {
-        config = Map.of("bootstrap.servers", bootstrap, "default.api.timeout.ms", 8000, "request.timeout.ms", 5000);
+        config = Map.of("bootstrap.servers", bootstrap, "default.api.timeout.ms", 60_000, "request.timeout.ms", 30_000);
         admin = Admin.create(config);
     }
 
@@ -381,7 +381,7 @@ class Answers {
                 bytes, bytes)) {
             for (var consumer : List.of(classic, modern)) {
                 consumer.subscribe(List.of("adm"));
-                for (int n = 0; n < 100 && consumer.assignment().isEmpty(); n++) {
+                for (int n = 0; n < 600 && consumer.assignment().isEmpty(); n++) {
                     consumer.poll(Duration.ofMillis(100));
                 }
                 consumer.commitSync(Map.of(FIRST, new OffsetAndMetadata(2, Optional.of(0), "")));

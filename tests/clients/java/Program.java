@@ -73,6 +73,7 @@ public class Program {
         found.put("reconnect.backoff.ms", 10);
         found.put("reconnect.backoff.max.ms", 200);
         found.put("retry.backoff.ms", 20);
+        Security.into(found, job.path("security"));
         for (int i = 0; i < namesAndValues.length; i += 2) {
             found.put((String) namesAndValues[i], namesAndValues[i + 1]);
         }
@@ -353,6 +354,7 @@ public class Program {
             case "group" -> group(job);
             case "admin" -> admin(job);
             case "transact" -> Transactions.run(job);
+            case "session" -> Security.session(job, config(job), STOPPED);
             case "warm" -> warm(job);
             default -> throw new IllegalArgumentException(job.get("op").asText());
         }

@@ -59,7 +59,7 @@ class ApacheKafka:
     production: bool = False
     """With the heap and the flags of Kafka's own start script, to be measured; else small."""
     listeners: dict[str, str] = field(default_factory=dict)
-    """Of each further listener, by its security protocol: the addresses of all nodes."""
+    """Of each further listener, by its name: the addresses of all nodes."""
     more: tuple[Path, ...] = ()
     """Jars with classes that its configs name."""
 
@@ -74,6 +74,14 @@ class ApacheKafka:
         """SIGKILL; returns when the process is gone."""
         self.nodes[node_id].send_signal(signal.SIGKILL)
         self.nodes[node_id].wait()
+
+    def pause(self, node_id: int) -> None:
+        """SIGSTOP: it keeps its connections, and says nothing."""
+        self.nodes[node_id].send_signal(signal.SIGSTOP)
+
+    def resume(self, node_id: int) -> None:
+        """After a pause; returns at once."""
+        self.nodes[node_id].send_signal(signal.SIGCONT)
 
     def stop(self, node_id: int) -> None:
         """SIGTERM; returns when the process is gone."""
@@ -119,17 +127,20 @@ def apache_kafka(
     formatted: Sequence[str] = (),
 ) -> Iterator[ApacheKafka]:
     """`nodes` combined nodes, with these configs on top of `SMALL`, or of Kafka's defaults when they run as in `production`.
-    `listeners`: security protocols that have a listener beside the one in plain text. `more`: jars with classes that the
-    configs name. `dynamic`: the voter, of one node only, is in the log and not configured (KIP-853). `formatted`: more options of
-    `kafka-storage format`. tools.Missing: no Java, or no jars."""
+    `listeners`: those beside the one in plain text, each by its security protocol, or as NAME:PROTOCOL. `more`: jars with
+    classes that the configs name. `dynamic`: the voter, of one node only, is in the log and not configured (KIP-853).
+    `formatted`: more options of `kafka-storage format`. tools.Missing: no Java, or no jars."""
     with tempfile.TemporaryDirectory(prefix="apache-kafka-") as folder:
         (Path(folder) / ".starting").touch()  # the mark of a directory whose ports are taken
         ports = reserve(Path(folder), range(19092, 19092 + (2 + len(listeners)) * nodes))
         clients, controllers, others = ports[:nodes], ports[nodes : 2 * nodes], ports[2 * nodes :]
         cluster = ApacheKafka(Path(folder), ",".join(f"127.0.0.1:{port}" for port in clients), production=production, more=more)
-        for number, protocol in enumerate(listeners):
+        protocols = {"PLAINTEXT": "PLAINTEXT"}
+        for number, listener in enumerate(listeners):
+            name, _, protocol = listener.partition(":")
+            protocols[name] = protocol or name
             theirs = others[number * nodes : (number + 1) * nodes]
-            cluster.listeners[protocol] = ",".join(f"127.0.0.1:{port}" for port in theirs)
+            cluster.listeners[name] = ",".join(f"127.0.0.1:{port}" for port in theirs)
         voters = ",".join(f"{n}@127.0.0.1:{port}" for n, port in enumerate(controllers, start=1))
         quorum = {"controller.quorum.voters": voters}
         if dynamic:
@@ -144,7 +155,9 @@ def apache_kafka(
                     "node.id": str(n),
                     "process.roles": "broker,controller",
                     "listeners": ",".join([*named, f"CONTROLLER://127.0.0.1:{controllers[n - 1]}"]),
-                    "listener.security.protocol.map": ",".join([*(f"{it}:{it}" for it in served), "CONTROLLER:PLAINTEXT"]),
+                    "listener.security.protocol.map": ",".join(
+                        f"{name}:{protocol}" for name, protocol in [*protocols.items(), ("CONTROLLER", "PLAINTEXT")]
+                    ),
                     "controller.listener.names": "CONTROLLER",
                     **quorum,
                     "log.dirs": str(cluster.data_dir(n)),

@@ -18,6 +18,8 @@ from tests.clients.programs import Client, Ready, Run
 from tests.harness.local import Cluster, wait_for
 
 FOLDER: Final = Path(__file__).parent / "streams_and_connect"
+COPIED_LIMIT_S: Final = 600.0
+"""Until an application has caught up, after deaths and on a machine with a load of many times its cores."""
 
 
 def jars() -> Path:
@@ -65,7 +67,12 @@ class Committed:
         return self._count
 
     def until(self, count: int) -> None:
-        wait_for(f"{count} records of {self._topic} are committed", lambda: self.count() >= count, timeout_s=120, every_s=0)
+        wait_for(
+            f"{count} records of {self._topic} are committed",
+            lambda: self.count() >= count,
+            timeout_s=COPIED_LIMIT_S,
+            every_s=0,
+        )
 
     def close(self) -> None:
         self._consumer.close()

@@ -22,6 +22,8 @@ from tests.harness.local import wait_for
 CONNECT: Final = "org.apache.kafka.connect.cli.ConnectDistributed"
 MIRROR_MAKER: Final = "org.apache.kafka.connect.mirror.MirrorMaker"
 REQUEST_TIMEOUT_S: Final = 30
+START_LIMIT_S: Final = 600
+"""For a worker and its task, on a machine with a load of many times its cores."""
 QUICK: Final = {"reconnect.backoff.max.ms": "200", "retry.backoff.ms": "50"}
 TEXTS: Final = {
     "key.converter": "org.apache.kafka.connect.storage.StringConverter",
@@ -124,7 +126,11 @@ def _storage(name: str, kind: str) -> list[tuple[str, str]]:
 
 def configure(process: Process, name: str, config: Mapping[str, str]) -> None:
     """Make a connector, and wait until its task runs."""
-    wait_for(f"connector {name} is taken", lambda: process.ask("PUT", f"/connectors/{name}/config", dict(config)), timeout_s=120)
+    wait_for(
+        f"connector {name} is taken",
+        lambda: process.ask("PUT", f"/connectors/{name}/config", dict(config)),
+        timeout_s=START_LIMIT_S,
+    )
     wait_running(process, name)
 
 
@@ -138,7 +144,7 @@ def wait_running(process: Process, name: str) -> None:
         return states == ["RUNNING"]
 
     try:
-        wait_for(f"the task of {name} runs", running, timeout_s=120)
+        wait_for(f"the task of {name} runs", running, timeout_s=START_LIMIT_S)
     except AssertionError as error:
         raise AssertionError(f"{error}\n{process.log()}") from None
 

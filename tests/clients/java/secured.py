@@ -6,7 +6,7 @@ Source: KIP-43, KIP-84, KIP-651.
 from __future__ import annotations
 
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
@@ -64,7 +64,7 @@ def quoted(password: str) -> str:
     return password.replace("\\", "\\\\").replace('"', '\\"')
 
 
-def give_passwords(bootstrap: str) -> None:
+def give_passwords(bootstrap: str, passwords: Mapping[str, str] = PASSWORDS) -> None:
     from confluent_kafka.admin import (
         AdminClient,
         ScramCredentialInfo,
@@ -74,7 +74,7 @@ def give_passwords(bootstrap: str) -> None:
 
     admin = AdminClient({"bootstrap.servers": bootstrap})
     for mechanism in (ScramMechanism.SCRAM_SHA_256, ScramMechanism.SCRAM_SHA_512):
-        for name, password in PASSWORDS.items():
+        for name, password in passwords.items():
             wanted = [UserScramCredentialUpsertion(name, ScramCredentialInfo(mechanism, 8192), password.encode())]
             for it in admin.alter_user_scram_credentials(wanted).values():
                 it.result(30)

@@ -32,6 +32,8 @@ type Job struct {
 	Group     string   `json:"group"`
 	SessionMs int      `json:"session_ms"`
 	Steps     []Step   `json:"steps"`
+	// Security is absent when the listener is open.
+	Security *Security `json:"security"`
 }
 
 // Record is what is produced and what is read; a key or value that is absent is null.
@@ -98,7 +100,7 @@ func produce(job *Job) {
 		Addr: kafka.TCP(servers(job)...), Topic: job.Topic, Compression: codecs[job.Codec], MaxAttempts: 100,
 		RequiredAcks: map[string]kafka.RequiredAcks{"0": kafka.RequireNone, "1": kafka.RequireOne, "all": kafka.RequireAll}[job.Acks],
 		BatchTimeout: 5 * time.Millisecond, WriteBackoffMin: 20 * time.Millisecond, WriteBackoffMax: 200 * time.Millisecond,
-		Balancer: &kafka.Hash{},
+		Balancer: &kafka.Hash{}, Transport: job.Security.transport(),
 	}
 	if job.Records[0].Partition != nil {
 		// Every record of a job is for the same partition, or for none.
@@ -145,6 +147,7 @@ func show(message kafka.Message) {
 func reader(job *Job, partition int, offset int64) *kafka.Reader {
 	found := kafka.NewReader(kafka.ReaderConfig{
 		Brokers: servers(job), Topic: job.Topic, Partition: partition, MaxBytes: 1 << 24, MaxWait: 200 * time.Millisecond,
+		Dialer: job.Security.dialer(),
 	})
 	must(0, found.SetOffset(offset))
 	return found
@@ -234,6 +237,8 @@ func main() {
 		group(&job, stop)
 	case "admin":
 		admin(&job)
+	case "session":
+		session(&job, stop)
 	default:
 		panic(fmt.Sprintf("no op %q", job.Op))
 	}

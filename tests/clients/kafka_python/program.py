@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 from typing import Any
@@ -11,11 +12,65 @@ from kafka import admin as administration
 from kafka.admin import ConfigResource, ConfigResourceType, KafkaAdminClient
 from kafka.coordinator.assignors.range import RangePartitionAssignor
 
-from tests.clients.program import Job, administer, main, named, raw, tell, tell_record, timeout_ms, transact
+from tests.clients.program import (
+    Job,
+    administer,
+    keep_sending,
+    main,
+    named,
+    raw,
+    security_of,
+    tell,
+    tell_record,
+    timeout_ms,
+    transact,
+    unsecured_token,
+)
 
 DYNAMIC_TOPIC_CONFIG = 1
 POLL_MS = 400
 """Not less: a poll whose time is up while it joins forgets the assignment that it is then given (see README.md)."""
+
+
+def secured(job: Job) -> Job:
+    given = security_of(job)
+    names = {
+        "protocol": "security_protocol",
+        "mechanism": "sasl_mechanism",
+        "ca": "ssl_cafile",
+        "certificate": "ssl_certfile",
+        "key": "ssl_keyfile",
+    }
+    config: Job = {name: given[it] for it, name in names.items() if it in given}
+    if "token_s" in given:
+        from kafka.net.sasl.oauth import AbstractTokenProvider
+
+        class Tokens(AbstractTokenProvider):  # type: ignore[misc]
+            def token(self) -> str:
+                return unsecured_token(given)
+
+        config["sasl_oauth_token_provider"] = Tokens()
+    elif "username" in given:
+        config |= {"sasl_plain_username": given["username"], "sasl_plain_password": given["password"]}
+    return config
+
+
+def session(job: Job, stopped: threading.Event) -> None:
+    """Why nobody lets it in stands in its log alone."""
+    logging.basicConfig(level=logging.WARNING)
+    try:
+        producer = kafka.KafkaProducer(
+            bootstrap_servers=job["bootstrap"],
+            bootstrap_timeout_ms=10_000,
+            retry_backoff_ms=50,
+            reconnect_backoff_max_ms=200,
+            **secured(job),
+        )
+    except kafka.errors.KafkaError as error:
+        tell("fail", i=-1, error=named(error))
+        return
+    keep_sending(job, stopped, lambda value: producer.send(job["topic"], value.encode()).get(30))
+    producer.close(1)
 
 
 def produce(job: Job, _stopped: threading.Event) -> None:
@@ -35,6 +90,7 @@ def produce(job: Job, _stopped: threading.Event) -> None:
         # Without sequence numbers one request in flight is what keeps the order.
         max_in_flight_requests_per_connection=5 if many else 1,
         **newer,
+        **secured(job),
     )
     for i, it in enumerate(job["records"]):
         future = producer.send(
@@ -107,6 +163,7 @@ def consumer_of(job: Job, **config: Any) -> Any:
         retry_backoff_ms=50,
         reconnect_backoff_ms=20,
         reconnect_backoff_max_ms=200,
+        **secured(job),
         **config,
     )
 
@@ -170,7 +227,7 @@ def group(job: Job, stopped: threading.Event) -> None:
 
 class Steps:
     def __init__(self, job: Job) -> None:
-        self.admin = KafkaAdminClient(bootstrap_servers=job["bootstrap"].split(","), retry_backoff_ms=50)
+        self.admin = KafkaAdminClient(bootstrap_servers=job["bootstrap"].split(","), retry_backoff_ms=50, **secured(job))
 
     def create_topic(self, step: Job) -> None:
         options = {"num_partitions": step["partitions"], "replication_factor": step["replication_factor"]}
@@ -271,4 +328,4 @@ def admin(job: Job, _stopped: threading.Event) -> None:
 
 
 if __name__ == "__main__":
-    main(produce=produce, read=read, group=group, admin=admin, transact=transactions)
+    main(produce=produce, read=read, group=group, admin=admin, transact=transactions, session=session)

@@ -3,6 +3,7 @@
 'use strict'
 
 const { CompressionCodecs, CompressionTypes, ConfigResourceTypes, Kafka, Partitioners, logLevel } = require('kafkajs')
+const fs = require('node:fs')
 const readline = require('node:readline')
 
 // KafkaJS brings gzip; the others are left to packages of the user's choice.
@@ -28,12 +29,51 @@ const name = (error) =>
 const text = (raw) => (raw === null || raw === undefined ? null : raw.toString())
 const pause = (ms) => new Promise((resolve) => setTimeout(resolve, ms))
 
-const client = (job) =>
+// One that nobody has signed.
+const token = ({ username, token_s: seconds }) => {
+  const now = Date.now() / 1000
+  const parts = [{ alg: 'none' }, { sub: username, iat: now, exp: now + seconds }]
+  return parts.map((it) => Buffer.from(JSON.stringify(it)).toString('base64url')).join('.') + '.'
+}
+
+const secured = ({ security: given }) => {
+  if (given === undefined) return {}
+  const text = (path) => path && fs.readFileSync(path, 'utf8')
+  const found = { ssl: { ca: [text(given.ca)], cert: text(given.certificate), key: text(given.key) } }
+  if (given.mechanism === 'OAUTHBEARER') {
+    found.sasl = { mechanism: 'oauthbearer', oauthBearerProvider: async () => ({ value: token(given) }) }
+  } else if (given.mechanism !== undefined) {
+    found.sasl = { mechanism: given.mechanism.toLowerCase(), username: given.username, password: given.password }
+  }
+  return found
+}
+
+const client = (job, retries = 60) =>
   new Kafka({
     brokers: job.bootstrap.split(','),
     logLevel: logLevel.WARN,
-    retry: { initialRetryTime: 50, maxRetryTime: 500, retries: 60 },
+    retry: { initialRetryTime: 50, maxRetryTime: 500, retries },
+    reauthenticationThreshold: 250, // of the session's end; ten seconds are its default, and brokers allow one in a second
+    ...secured(job),
   })
+
+// A record after the other until the word to stop comes.
+const session = async (job, stopped) => {
+  let going = true
+  stopped.then(() => (going = false))
+  const producer = client(job, 5).producer({ createPartitioner: Partitioners.DefaultPartitioner })
+  for (let i = 0; going; i++) {
+    try {
+      if (i === 0) await producer.connect()
+      await producer.send({ topic: job.topic, acks: -1, messages: [{ value: 'v' }] })
+      tell({ event: 'ack', i })
+    } catch (error) {
+      tell({ event: 'fail', i, error: `${error.name} ${name(error)} ${error.message}` })
+    }
+    await pause(job.pause_ms)
+  }
+  await producer.disconnect()
+}
 
 const message = (record) => {
   const headers = {}
@@ -249,7 +289,7 @@ const STEPS = {
 }
 
 const administer = async (job) => {
-  const admin = new Kafka({ brokers: job.bootstrap.split(','), logLevel: logLevel.NOTHING }).admin({ retry: { retries: 3, initialRetryTime: 50, maxRetryTime: 200 } })
+  const admin = new Kafka({ brokers: job.bootstrap.split(','), logLevel: logLevel.NOTHING, ...secured(job) }).admin({ retry: { retries: 3, initialRetryTime: 50, maxRetryTime: 200 } })
   await admin.connect()
   for (const step of job.steps) {
     try {
@@ -275,7 +315,7 @@ const main = async () => {
     })
     lines.on('close', () => end())
   })
-  await { produce, read, group, admin: administer, transact }[job.op](job, stopped)
+  await { produce, read, group, admin: administer, transact, session }[job.op](job, stopped)
   tell({ event: 'done' })
   lines.close()
 }

@@ -25,7 +25,7 @@ type Step struct {
 }
 
 func admin(job *Job) {
-	client := must(sarama.NewClient(servers(job), config()))
+	client := must(sarama.NewClient(servers(job), config(job)))
 	admin := must(sarama.NewClusterAdminFromClient(client))
 	defer admin.Close()
 	for _, step := range job.Steps {

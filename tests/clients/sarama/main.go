@@ -40,6 +40,19 @@ type Job struct {
 	// TimeoutMs is that of a transaction; 0: a minute.
 	TimeoutMs int    `json:"timeout_ms"`
 	Steps     []Step `json:"steps"`
+	// Security is absent when the listener is open.
+	Security *Security `json:"security"`
+}
+
+// Security says how to log in.
+type Security struct {
+	CA          string  `json:"ca"`
+	Certificate string  `json:"certificate"`
+	Key         string  `json:"key"`
+	Mechanism   string  `json:"mechanism"`
+	Username    string  `json:"username"`
+	Password    string  `json:"password"`
+	TokenS      float64 `json:"token_s"`
 }
 
 // Record is what is produced and what is read; a key or value that is absent is null.
@@ -107,12 +120,13 @@ func encoder(value *string) sarama.Encoder {
 	return sarama.StringEncoder(*value)
 }
 
-func config() *sarama.Config {
+func config(job *Job) *sarama.Config {
 	found := sarama.NewConfig()
 	found.Version = sarama.MaxVersion
 	found.Metadata.Retry.Max = 100
 	found.Metadata.Retry.Backoff = 50 * time.Millisecond
 	found.Net.DialTimeout = 5 * time.Second
+	secure(found, job.Security)
 	return found
 }
 
@@ -128,7 +142,7 @@ func servers(job *Job) []string {
 }
 
 func produce(job *Job) {
-	settings := config()
+	settings := config(job)
 	settings.Producer.RequiredAcks = map[string]sarama.RequiredAcks{"0": sarama.NoResponse, "1": sarama.WaitForLocal, "all": sarama.WaitForAll}[job.Acks]
 	settings.Producer.Compression = map[string]sarama.CompressionCodec{
 		"": sarama.CompressionNone, "none": sarama.CompressionNone, "gzip": sarama.CompressionGZIP, "snappy": sarama.CompressionSnappy,
@@ -190,7 +204,7 @@ func show(message *sarama.ConsumerMessage) {
 }
 
 func read(job *Job) {
-	client := must(sarama.NewClient(servers(job), config()))
+	client := must(sarama.NewClient(servers(job), config(job)))
 	defer client.Close()
 	offset := job.Offset
 	if job.TimeMs != nil {
@@ -243,7 +257,7 @@ func owned(partitions []int32) []int32 {
 }
 
 func group(job *Job, stop <-chan struct{}) {
-	settings := config()
+	settings := config(job)
 	settings.Consumer.Offsets.Initial = sarama.OffsetOldest
 	settings.Consumer.Offsets.AutoCommit.Enable = false
 	settings.Consumer.Group.Heartbeat.Interval = 200 * time.Millisecond
@@ -300,6 +314,8 @@ func main() {
 		admin(&job)
 	case "transact":
 		transact(&job, stop)
+	case "session":
+		session(&job, stop)
 	default:
 		panic(fmt.Sprintf("no op %q", job.Op))
 	}

@@ -15,7 +15,7 @@ type transactor struct {
 }
 
 func transact(job *Job, stop <-chan struct{}) {
-	settings := config()
+	settings := config(job)
 	settings.Producer.Transaction.ID = job.TransactionalID
 	settings.Producer.Transaction.Timeout = timeout(job)
 	settings.Producer.Idempotent = true
@@ -68,7 +68,7 @@ func (producer transactor) step(step *Step) error {
 
 // copy reads from where the group has committed, without being a member: a transaction needs only the group's name.
 func (producer transactor) copy(step *Step) error {
-	settings := config()
+	settings := config(producer.job)
 	settings.Consumer.IsolationLevel = sarama.ReadCommitted
 	client := must(sarama.NewClient(servers(producer.job), settings))
 	admin := must(sarama.NewClusterAdminFromClient(client))

@@ -58,3 +58,17 @@ def test_scenes_are_faults_that_can_be_printed_and_read() -> None:
         faults = schedule.play(MEMBERSHIP, name, 3, shape, 15_000)
         assert faults and [parse(str(it)) for it in faults] == list(faults), name
         assert membership_scenes.ALL[name](rng, shape, 0), name
+
+
+def test_a_broker_is_taken_out_and_comes_back_while_the_active_controller_goes() -> None:
+    topics = tuple(replace(it, replication=2, partitions=1) for it in SHAPE.topics[:1])
+    faults = ("1500 retire-broker 5", "1700 remove-voter 2", "1900 kill controller for 500")
+    plan = RunPlan(
+        seed=7, theme=MEMBERSHIP, shape=replace(SHAPE, topics=topics), faults=tuple(map(parse, faults)), duration_ms=9_000
+    )
+    result = run(plan)
+    assert result.outcome is Outcome.OK, result.story
+    done = [text for _, text in result.injected]
+    stopped = done.index("retire-broker 5"), next(at for at, text in enumerate(done) if text.startswith("stop 5 "))
+    back = next(at for at, text in enumerate(done) if text.startswith(("wipe 5 ", "kill 5 ")))
+    assert stopped[0] < stopped[1] < back, "it is stopped when it has no replicas, and comes back when it is unregistered"

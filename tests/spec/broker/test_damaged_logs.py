@@ -255,26 +255,6 @@ async def test_lg_55_what_can_be_made_again_is_made_again_and_nothing_is_lost(na
         await logs.dirs.close(broker_epoch=2)
 
 
-@pytest.mark.parametrize("sole", [True, False])
-@pytest.mark.parametrize("clean", [True, False], ids=["closed", "killed"])
-@pytest.mark.parametrize("known", [0, 1])
-async def test_lg_54_a_log_that_is_ahead_of_the_metadata_is_kept_whoever_else_has_it(known: int, clean: bool, sole: bool) -> None:
-    """The files of all controllers were put back from a copy: every replica of every partition is ahead, and none may be lost."""
-    logs = await filled(clean=clean)
-    disk = logs.bed.disk
-    before = untouched(disk)
-    for _ in range(2):
-        logs = again(logs)
-        assert await logs.load_assigned(A0, A1, sole=sole, leader_epoch=known) == 1
-        with pytest.raises(StorageFault, match=r"older than this log.*newer files.*accept-data-loss"):
-            logs.dirs.get_or_create(A0, ORDERS)
-        assert untouched(disk) == before and not logs.bed.events("broker.damaged_log_set_aside")
-        await logs.dirs.close(broker_epoch=2)
-    logs = again(logs)
-    assert await logs.load_assigned(A0, A1, sole=sole, leader_epoch=2) == 2, "the controllers have their files again"
-    assert opened(logs, A0).leo == 2 * COUNT
-
-
 async def test_lg_55_epochs_are_written_where_a_directory_was_in_the_way() -> None:
     """The first election after the start failed the whole log directory."""
     logs = await filled(clean=True)

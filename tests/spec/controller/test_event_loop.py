@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 from kraftlite.controller.events import Internal, Write, classify
-from kraftlite.controller.metrics import DurationSummary
 from kraftlite.controller.queue import QueueClosed, QueueTimeout
 from kraftlite.controller.results import ControllerResult
 from kraftlite.controller.turns import at_once
@@ -29,6 +28,7 @@ from kraftlite.metadata.records import (
 from kraftlite.model.errors import ApiError, ErrorCode, Fault, HalfChanged
 from kraftlite.model.ids import NodeId, random_uuid
 from kraftlite.model.messages.raft import OffsetAndEpoch
+from kraftlite.runtime.durations import DurationSummary
 from kraftlite.runtime.trace.controller import OperationFailed
 from tests.harness.controller_raft import FakeSnapshot
 from tests.harness.controller_world import BOOTSTRAP, Answer, World, check_invariants

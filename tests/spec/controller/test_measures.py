@@ -6,12 +6,12 @@ import itertools
 from typing import Any
 
 from kraftlite.controller.events import Internal
-from kraftlite.controller.metrics import RECENT, DurationSummary
 from kraftlite.controller.performance import EventPerformance
 from kraftlite.controller.results import ControllerResult
 from kraftlite.metadata.records import NoOpRecord
 from kraftlite.model.errors import ErrorCode
 from kraftlite.model.ids import NodeId
+from kraftlite.runtime.durations import RECENT, DurationSummary
 from kraftlite.runtime.trace.controller import ControllerPerformance, SlowEvent
 from tests.harness.controller_world import World
 

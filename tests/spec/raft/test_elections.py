@@ -598,24 +598,6 @@ def test_rf_23_what_contradicts_what_is_known_is_refused_loudly_and_has_no_effec
     assert (node.core.state is state, stored(node), len(refused)) == (True, before, 1)
 
 
-def test_rf_23_what_a_peer_says_again_and_again_does_not_fill_the_log() -> None:
-    node = alone()
-    ask(node, begin(3, leader=3))
-
-    def told() -> int:
-        return len([event for _, event in node.cluster.events if isinstance(event, trace.PeerRefused)])
-
-    for _ in range(100):
-        ask(node, begin(3, leader=2))
-        node.advance(10)
-    assert told() == 1
-    ask(node, end(3, leader=2))
-    assert told() == 2, "it is another message"
-    node.advance(10_000)
-    ask(node, end(3, leader=2))
-    assert told() == 3, "it still is so"
-
-
 def test_epochs_beyond_the_trusted_ones_are_taken_a_step_at_a_time() -> None:
     """RF-61. So an old quorum goes on, a new node joins it, and no single message uses the epochs up."""
     node = alone()

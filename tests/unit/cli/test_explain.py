@@ -10,8 +10,8 @@ import click
 import pytest
 from click.testing import CliRunner, Result
 
-from kraftlite.cli.explain import moment
 from kraftlite.cli.main import cli
+from kraftlite.cli.times import moment
 from kraftlite.obs.export.mermaid import MOST
 from tests.harness.exports import READERS
 

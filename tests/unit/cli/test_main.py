@@ -75,6 +75,9 @@ def test_every_command_has_help(command: tuple[str, ...]) -> None:
         (("create-topic", "t", "--config", "novalue"), 2, "allowed is key=value"),
         (("down",), 1, "there is no local cluster"),
         (("start", "--config", "absent.properties"), 1, "absent.properties"),
+        (("topic", "list", "-b", "a..b:9092"), 1, "a..b:9092: this cannot be the name of a host"),
+        (("topic", "list", "-b", "caf\udce9:9092"), 1, "this cannot be the name of a host"),
+        (("topic", "list", "-b", "127.0.0.1:٣"), 2, "allowed is host:port"),
     ],
 )
 def test_errors_are_one_line(arguments: tuple[str, ...], status: int, words: str, tmp_path: Path) -> None:

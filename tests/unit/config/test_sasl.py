@@ -122,3 +122,22 @@ def test_signed_tokens_need_a_url_that_is_allowed() -> None:
     )
     wanted = SignedRules(url="https://issuer/keys", audiences=("a", "b"), issuer="me", principal_claim="name")
     assert found.sasl["SASL"].oauth == wanted
+
+
+def test_who_serves_the_keys_is_trusted_as_the_login_module_says() -> None:
+    """SE-14: Kafka's JaasOptionsUtils reads the settings of TLS from its options. One without an effect is no option."""
+    pytest.importorskip("jwt", reason="the extra oauth")
+
+    def given(options: str, url: str = "https://issuer/keys") -> dict[str, str]:
+        module = f"{MODULES}.oauthbearer.OAuthBearerLoginModule required {options};"
+        return {"sasl.enabled.mechanisms": "OAUTHBEARER", URL: url, ALLOWED: url, OAUTH_KEY: module}
+
+    trust = 'ssl.truststore.type="PEM" ssl.truststore.location="/ca.pem"'
+    found = configured(given(f'{trust} ssl.key.password="hunter2" clientId="broker"'))
+    tls = {"ssl.truststore.type": "PEM", "ssl.truststore.location": "/ca.pem", "ssl.key.password": "hunter2"}
+    assert found.sasl["SASL"].oauth == SignedRules(url="https://issuer/keys", tls=tls)
+    assert "hunter2" not in repr(found)
+    assert "has no effect" in problem(given(trust, "http://issuer/keys"))
+    assert "allowed is" in problem(given('ssl.truststore.type="BKS"'))
+    assert "ssl.provider is no option of it" in problem(given(f'{trust} ssl.provider="hunter3"'))
+    assert "unsecuredValidatorRequiredScope is no option" in problem(given('unsecuredValidatorRequiredScope="a"'))

@@ -19,9 +19,10 @@ from kraftlite.config.properties import parse_properties
 from kraftlite.config.server import load as load_config
 from kraftlite.local import cluster as local
 from kraftlite.local import process
-from kraftlite.local.layout import plan, with_metrics_ports, write_files
+from kraftlite.local.layout import counted, plan, with_metrics_ports, write_files
 from kraftlite.local.ports import reserve
-from kraftlite.local.state import STATE_NAME, LocalCluster, LocalError, default_data_dir, load, save, update_node
+from kraftlite.local.state import STATE_NAME, TARGETS_NAME, LocalCluster, LocalError, default_data_dir, load, save, update_node
+from kraftlite.log.checkpoints import PARTITION_METADATA
 
 
 @pytest.fixture(autouse=True)
@@ -113,6 +114,20 @@ def test_metrics_pages_keep_a_port_each(cluster: LocalCluster) -> None:
         assert node.describe()["addresses"]["metrics"] == node.metrics
 
 
+def test_prometheus_is_told_of_the_pages(cluster: LocalCluster) -> None:
+    targets = Path(cluster.data_dir) / TARGETS_NAME
+    save(cluster)
+    assert not targets.exists(), "there are no pages"
+    made = with_metrics_ports(cluster, {"kraftlite.metrics.port": "0"})
+    save(made)
+    groups = json.loads(targets.read_text())
+    assert [group["targets"] for group in groups] == [[node.metrics] for node in made.nodes]
+    assert [group["labels"]["job"] for group in groups] == ["kafka-controller"] * 3 + ["kafka-broker"] * 3
+    fewer = counted(replace(made, nodes=made.nodes[:-1]))
+    save(fewer)
+    assert [group["labels"]["node"] for group in json.loads(targets.read_text())] == ["1", "2", "3", "4", "5"]
+
+
 def test_metrics_pages_begin_at_the_port_that_is_asked_for(cluster: LocalCluster) -> None:
     made = with_metrics_ports(cluster, {"kraftlite.metrics.port": "21000"})
     assert [node.metrics for node in made.nodes] == [f"127.0.0.1:{21000 + number}" for number in range(6)]
@@ -195,8 +210,28 @@ def test_down_wipes_what_up_wrote_and_nothing_else(cluster: LocalCluster) -> Non
     data_dir = Path(cluster.data_dir)
     write_files(cluster, {})
     (data_dir / "mine.txt").touch()
+    for name, file in (("idle-0", PARTITION_METADATA), ("written-0", "00000000000000000000.log"), ("bare-0", None)):
+        partition = Path(cluster.node(4).directory) / "kafka-logs" / name
+        partition.mkdir(parents=True)
+        for inside in (PARTITION_METADATA, file) if file else ():
+            (partition / inside).touch()
     local.down(data_dir, wipe=True)
     assert [path.name for path in data_dir.iterdir()] == ["mine.txt"]
+
+
+def test_the_nodes_of_a_cluster_that_is_wiped_are_killed_and_not_asked(cluster: LocalCluster) -> None:
+    data_dir = Path(cluster.data_dir)
+    write_files(cluster, {})
+    deaf = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print('deaf', flush=True); time.sleep(600)"
+    with subprocess.Popen([sys.executable, "-c", deaf], stdout=subprocess.PIPE) as child:
+        try:
+            assert child.stdout is not None and child.stdout.readline() == b"deaf\n"
+            update_node(data_dir, 4, pid=child.pid, mark=process.start_mark(child.pid))
+            assert local.down(data_dir, wipe=True) == []
+            assert child.wait(60) == -signal.SIGKILL
+        finally:
+            child.kill()
+    assert not data_dir.exists()
 
 
 def test_an_existing_cluster_is_not_reshaped(cluster: LocalCluster) -> None:

@@ -13,13 +13,14 @@ from uuid import UUID
 
 import pytest
 
-from kraftlite.controller.metrics import DurationSummary, EventTimes
+from kraftlite.controller.metrics import EventTimes
 from kraftlite.model.ids import NodeId
-from kraftlite.obs.log import LogSink, capture_python_logging
+from kraftlite.obs.log import LINES_PER_SECOND, LogSink, capture_python_logging
 from kraftlite.obs.metrics import Metrics, MetricsServer
 from kraftlite.obs.stock import register_controller
 from kraftlite.obs.timeline import TimelineFile, merge_timelines, read_timeline, read_timelines
 from kraftlite.obs.tracer import HostTracer, open_tracer
+from kraftlite.runtime.durations import DurationSummary
 from kraftlite.runtime.trace import TraceEvent
 from tests.harness.clock import FakeClock
 
@@ -52,6 +53,37 @@ def test_a_log_line_is_json_off_a_terminal() -> None:
     assert (found["node"], found["level"], found["partition"], found["replicas"]) == (4, "info", "t-0", [1, 2])
     assert found["cause"] == "record@7"
     assert found["timestamp"].endswith("Z")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Broken(TraceEvent):
+    event: ClassVar[str] = "partition.broken"
+    level: ClassVar[str] = "error"
+
+
+def test_a_log_beside_a_trace_file_says_once_that_it_leaves_out_what_comes_by_the_thousands(tmp_path: Path) -> None:
+    stream, clock, path = io.StringIO(), FakeClock(), tmp_path / "trace.jsonl"
+    tracer = open_tracer(NODE, clock, stream=stream, timeline_path=str(path))
+    for number in range(LINES_PER_SECOND + 50):
+        tracer.emit(Moved(partition=f"t-{number}"))
+        tracer.emit(Broken())
+    clock.jump_wall(1_000)
+    tracer.emit(Moved(partition="later"))
+    tracer.close()
+    lines = [json.loads(line) for line in stream.getvalue().splitlines()]
+    moved = [line["partition"] for line in lines if line["event"] == "partition.moved"]
+    assert moved == [*(f"t-{number}" for number in range(LINES_PER_SECOND)), "later"]
+    assert [(line["kind"], line["level"]) for line in lines if line["event"] == "log.shortened"] == [("partition.moved", "info")]
+    assert sum(line["event"] == "partition.broken" for line in lines) == LINES_PER_SECOND + 50
+    assert sum(event["event"] == "partition.moved" for event in read_timeline(path)) == LINES_PER_SECOND + 51
+
+
+def test_without_a_trace_file_the_log_has_every_line() -> None:
+    stream = io.StringIO()
+    tracer = open_tracer(NODE, FakeClock(), stream=stream)
+    for _ in range(LINES_PER_SECOND * 2):
+        tracer.emit(Moved(partition="t"))
+    assert len(stream.getvalue().splitlines()) == LINES_PER_SECOND * 2
 
 
 def test_text_for_people() -> None:

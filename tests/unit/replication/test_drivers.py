@@ -13,7 +13,10 @@ from kraftlite.model.errors import ApiError, ErrorCode
 from kraftlite.model.messages.methods import REPLICA_FETCH
 from kraftlite.model.messages.replica import ReplicaFetchRequest
 from kraftlite.model.topic_partition import TopicPartition
+from kraftlite.model.tuning import Tuning
 from kraftlite.replication.api import FetchEntry, FetchParams
+from kraftlite.replication.sessions import AHEAD_PATIENCE_MS
+from kraftlite.runtime.trace.partition import FetchPaused
 from tests.harness.replication_cluster import TOPIC, TP, log_values
 from tests.harness.replication_loop import LoopCluster, consume
 
@@ -322,6 +325,55 @@ async def test_followers_that_are_ahead_with_many_partitions_cost_each_of_them_a
         followers = [c[1].partition(TopicPartition(TOPIC, index)).leader.followers.values() for index in range(count)]
         assert all(follower.leo is not None for each in followers for follower in each)
         assert counted.looks <= 2 * 4 * count
+
+
+def told_off(c: LoopCluster) -> list[str]:
+    return [event.error for event in c[2].tracer.events if isinstance(event, FetchPaused)]
+
+
+@pytest.mark.parametrize("known", [False, True], ids=["created", "failed over"])
+async def test_rp_34_a_follower_that_is_ahead_is_not_sent_away_while_its_leader_is_slow(known: bool) -> None:
+    async with LoopCluster() as c:
+        c.controller.create((2, 1, 3) if known else (1, 2, 3))
+        if known:
+            c.publish()
+            await c.settle()
+            c.controller.elect(c[1].id)
+        c[2].catch_up()
+        await c.clock.run_for(AHEAD_PATIENCE_MS - 1_000)
+        c[1].catch_up()
+        done = c[1].produce(["x"], acks=1)
+        await c.until(lambda: c[2].log().leo == 1, within_ms=1)
+        assert done and not told_off(c)
+
+
+async def test_rp_34_a_follower_waits_for_replicas_that_its_leader_is_making() -> None:
+    """The leader has the metadata, and applies it in steps."""
+    count = 2 * Tuning().partitions_per_step
+    async with LoopCluster() as c:
+        for index in range(count):
+            c.controller.create((1, 2, 3), index=index)
+        c[2].catch_up()
+        delta = c[1].load()
+        assert delta is not None and delta.topics is not None
+        for _ in c[1].manager.apply_delta_steps(delta.topics, c[1].image):
+            await c.clock.run_for(2_000)
+        c[1].manager.handle_image(c[1].image)
+        c[1].produce(["x"], acks=1, tp=TopicPartition(TOPIC, count - 1))
+        await c.until(lambda: c[2].log(TopicPartition(TOPIC, count - 1)).leo == 1, within_ms=1)
+        assert not told_off(c)
+
+
+async def test_rp_34_a_follower_is_told_in_the_end_that_its_leader_knows_nothing_of_it() -> None:
+    async with LoopCluster() as c:
+        c.controller.create((1, 2, 3))
+        c[2].catch_up()
+        told_ms = await c.until(lambda: told_off(c))
+        assert told_off(c) == ["UNKNOWN_TOPIC_ID"] and AHEAD_PATIENCE_MS <= told_ms <= AHEAD_PATIENCE_MS + 1_000
+        c[1].catch_up()
+        c[1].produce(["x"], acks=1)
+        await c.until(lambda: c[2].log().leo == 1, within_ms=1_500)
+        assert len(told_off(c)) == 1
 
 
 async def test_the_partitions_of_a_big_change_are_named_to_their_leader_many_at_a_time() -> None:

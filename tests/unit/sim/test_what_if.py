@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
 
 from kraftlite.cli.main import cli
+from kraftlite.obs.recording_reader import Header, read
 from kraftlite.sim.fault_plan import parse
+from kraftlite.sim.plans import parse_plan, text_of
 from kraftlite.sim.run import RunPlan
 from kraftlite.sim.shape import NAMED
 from kraftlite.sim.what_if import changed
@@ -38,11 +41,29 @@ def test_faults_are_replaced_left_out_and_added() -> None:
         changed(plan, {4: parse("1 kill 4")})
 
 
+def test_another_seed_keeps_the_cluster_and_the_faults() -> None:
+    plan = RunPlan(seed=1)
+    found = changed(plan, {}, seed=7)
+    assert found.seed == 7 and found.drawn() == plan.drawn() and parse_plan(text_of(found)) == found
+
+
+def test_the_changed_run_is_recorded_and_says_what_it_is(tmp_path: Path) -> None:
+    path = tmp_path / "r.kljsonl"
+    told = CliRunner().invoke(cli, [*SEED, "--what-if", "seed=4", "--what-if", "1=", "--record", str(path), "-o", "json"])
+    found = json.loads(told.output)["what_if"]
+    header = next(read(path))
+    assert isinstance(header, Header) and found["faults"] == [] and found["seed"] == 4
+    plan = parse_plan(header.plan)
+    again = CliRunner().invoke(cli, ["sim", "--plan", text_of(plan), "-o", "json"])
+    assert json.loads(again.output)["trace"] == found["trace"]
+
+
 @pytest.mark.parametrize(
     ("given", "why"),
     [
         ("isolate", "isolate: allowed is NUMBER=FAULT"),
         ("x=1 kill 4", "allowed is NUMBER=FAULT"),
+        ("seed=-1", "seed= with a whole number from 0"),
         ("1=1 dance 4", "unknown fault 'dance'"),
         ("5=1 kill 4", "the run has 1 faults"),
         ("1=1 kill 99", "there is no node 99"),

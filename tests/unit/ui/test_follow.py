@@ -5,51 +5,74 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from kraftlite.ui.follow import Follower, Record
+from kraftlite.obs.tail import Tail
+from kraftlite.ui.follow import Record
 
 
 def line(number: int, **more: object) -> str:
     return json.dumps({"ts": number, "node": 1, "event": "node.started", "number": number, **more}) + "\n"
 
 
-def numbers(follower: Follower) -> list[int]:
-    return [int(event.get("number")) for event in follower.read()]
+def numbers(tail: Tail) -> list[int]:
+    tail.look()
+    found = []
+    while tail.head is not None:
+        found.append(int(tail.take().event.get("number")))
+    return found
 
 
 def test_each_event_once_and_half_a_line_later(tmp_path: Path) -> None:
     path = tmp_path / "trace.jsonl"
-    follower = Follower(path)
-    assert numbers(follower) == []
+    tail = Tail(path)
+    assert numbers(tail) == []
     path.write_text(line(1) + line(2)[:20])
-    assert numbers(follower) == [1]
+    assert numbers(tail) == [1]
     with path.open("a") as file:
         file.write(line(2)[20:] + line(3))
-    assert numbers(follower) == [2, 3] and numbers(follower) == []
+    assert numbers(tail) == [2, 3] and numbers(tail) == []
 
 
 def test_what_was_left_of_a_file_that_was_replaced(tmp_path: Path) -> None:
     path = tmp_path / "trace.jsonl"
-    follower = Follower(path)
+    tail = Tail(path)
     path.write_text(line(1))
-    assert numbers(follower) == [1]
+    assert numbers(tail) == [1]
     with path.open("a") as file:
         file.write(line(2))
     path.rename(tmp_path / "trace.jsonl.1")
     path.write_text(line(3))
-    assert numbers(follower) == [2, 3]
+    assert numbers(tail) == [2, 3]
 
 
 def test_damage_costs_itself_alone(tmp_path: Path) -> None:
     path = tmp_path / "trace.jsonl"
     path.write_bytes(b"\xff\n[]\n{}\n" + b"[" * 200_000 + b"\n" + line(1).encode())
-    assert numbers(Follower(path)) == [1]
+    assert numbers(Tail(path)) == [1]
 
 
 def test_the_end_of_a_long_file(tmp_path: Path) -> None:
     path = tmp_path / "trace.jsonl"
     path.write_text("".join(line(number, text="x" * 100) for number in range(1_000)))
-    found = numbers(Follower(path, first_bytes=10_000))
+    found = numbers(Tail(path, newest=10_000))
     assert found[-1] == 999 and 10 < len(found) < 100
+    path.rename(tmp_path / "trace.jsonl.1")
+    path.write_text(line(1_000))
+    longer = numbers(Tail(path, newest=10_000))
+    assert longer[-2:] == [999, 1_000] and longer[0] >= found[0], "the newest of both halves"
+    assert numbers(Tail(path, newest=5)) == []
+
+
+def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
+    folder = tmp_path / "node-1"
+    folder.mkdir()
+    (folder / "trace.jsonl").mkdir()
+    record = Record()
+    assert record.read([folder / "trace.jsonl"]) == 0
+    assert record.unread is not None and record.unread.startswith("trace.jsonl of node-1 cannot be read: ")
+    (folder / "trace.jsonl").rmdir()
+    (folder / "trace.jsonl").write_text(line(1))
+    assert record.read([folder / "trace.jsonl"]) == 1 and record.unread is None
+    record.close()
 
 
 def test_the_record_is_of_all_files_by_time(tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from kraftlite.ui.export import html_of
+from tests.harness.axe import violations
 from tests.harness.browser import chromium, page_at
 from tests.harness.local import wait_for
 from tests.harness.recordings import hostile, split
@@ -83,6 +84,30 @@ def test_every_view_of_a_recording_fits(browser: Any, file: Path, scheme: str, w
         assert page.evaluate("document.documentElement.scrollWidth <= document.documentElement.clientWidth"), view
     assert page.get_by_role("button", name="Kill").count() == 0
     assert complaints == []
+    page.context.close()
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [390, 1440])
+def test_axe_finds_nothing_wrong(browser: Any, file: Path, scheme: str, width: int) -> None:
+    """At a moment at which two lead, in all views, with a story open, and in the help."""
+    page = page_at(browser, file.as_uri(), [], viewport={"width": width, "height": 844}, color_scheme=scheme)
+    page.evaluate(_SEEK, 6800)
+    page.locator(".stories summary").first.click()
+    for view in ("overview", "partition", "timeline", "quorum", "faults"):
+        page.evaluate("view => { location.hash = view; }", view)
+        page.wait_for_selector(f".view.{view} h2")
+        assert violations(page) == [], view
+    page.keyboard.press("?")
+    page.wait_for_selector("dialog[open]")
+    assert violations(page) == []
+    page.context.close()
+
+
+def test_axe_finds_what_is_wrong(browser: Any, file: Path) -> None:
+    page = page_at(browser, file.as_uri(), [])
+    page.evaluate("document.getElementById('scrubber').removeAttribute('aria-label')")
+    assert [it.partition(":")[0] for it in violations(page)] == ["label"]
     page.context.close()
 
 

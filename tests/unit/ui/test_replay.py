@@ -71,6 +71,7 @@ def test_a_fault_ends_with_its_time_though_nobody_says_so() -> None:
     assert last > first + 1 + OVERDUE_MS, "the recording is long enough"
     assert active[0] == (first, True)
     assert active[-1] == (last, False)
+    assert all(on is (ts < first + 1 + OVERDUE_MS) for ts, on in active)
 
 
 def test_the_stories_of_a_tape_are_those_with_most_events() -> None:

@@ -5,26 +5,31 @@ from __future__ import annotations
 import asyncio
 import json
 import socket
+import ssl
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 pytest.importorskip("jwt", reason="the extra oauth")
 
 from kraftlite.runtime.trace.wire import SigningKeysRead, SigningKeysUnreadable
-from kraftlite.security.signed_tokens import SignedRules
+from kraftlite.security.oauthbearer import BadToken
+from kraftlite.security.signed_tokens import Signed, SignedRules
 from kraftlite.wire.jwks_driver import MAX_BYTES, UNKNOWN_PAUSE_MS, UNREADABLE, SigningKeys, read_url
+from tests.harness.certificates import LOOPBACK, Authority, Stores
 from tests.harness.local import wait_for
 from tests.harness.wire_fakes import Harness, until
-from tests.unit.security.test_signed_tokens import published
+from tests.unit.security.test_signed_tokens import published, signed
 
 
 @contextmanager
-def serving(*answers: Callable[[socket.socket], object]) -> Iterator[str]:
-    """A server that answers each connection by the next of these, and then by the last again. Yields its URL."""
+def serving(*answers: Callable[[socket.socket], object], first_bytes: bool = True) -> Iterator[str]:
+    """A server that answers each connection by the next of these, and then by the last again. Yields its URL. `first_bytes`: it
+    takes what comes first before."""
     listening = socket.create_server(("127.0.0.1", 0))
 
     def serve() -> None:
@@ -37,7 +42,8 @@ def serving(*answers: Callable[[socket.socket], object]) -> Iterator[str]:
             with peer:
                 peer.settimeout(20)
                 try:
-                    peer.recv(65_536)
+                    if first_bytes:
+                        peer.recv(65_536)
                     answers[min(number, len(answers) - 1)](peer)
                 except OSError:
                     pass  # the client has gone
@@ -145,4 +151,103 @@ async def test_keys_are_read_again_and_those_that_are_there_outlive_a_bad_answer
             await seen(2, 3)
             found = keys.current()
             assert found is not None and found.get("two") is not None
+            keys.stop()
+
+
+class Https:
+    """Answers over TLS, with a certificate of an authority of its own. `trust`: the settings of who knows that one."""
+
+    def __init__(self, folder: Path, *, expired: bool = False, hosts: Sequence[str] = LOOPBACK) -> None:
+        authority = Authority()
+        self.stores = Stores(folder).write(authority.issue("keys", hosts, expired=expired), authority)
+        self.trust = {"ssl.truststore.type": "PEM", "ssl.truststore.location": str(self.stores.trust)}
+        self._context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        self._context.load_cert_chain(self.stores.keys)
+
+    def __call__(self, answer: Callable[[socket.socket], object]) -> Callable[[socket.socket], object]:
+        def answered(peer: socket.socket) -> None:
+            with self._context.wrap_socket(peer, server_side=True) as secure:
+                secure.recv(65_536)
+                answer(secure)
+
+        return answered
+
+
+def over_tls(url: str) -> str:
+    return url.replace("http:", "https:")
+
+
+def test_an_authority_of_ones_own_is_trusted_as_the_login_module_says(tmp_path: Path) -> None:
+    """Kafka's JaasOptionsUtils: the options of the module are the settings of that client."""
+    https = Https(tmp_path / "keys")
+    with serving(https(http_answer(published("one"))), first_bytes=False) as url:
+        assert read_url(over_tls(url), tls=https.trust) == published("one")
+        with pytest.raises(UNREADABLE, match="CERTIFICATE_VERIFY_FAILED"):
+            read_url(over_tls(url))
+        texts = {"ssl.truststore.type": "PEM", "ssl.truststore.certificates": https.stores.trust.read_text()}
+        assert read_url(over_tls(url), tls=texts) == published("one")
+        wrong = {**https.trust, "ssl.truststore.location": str(tmp_path / "nothing.pem")}
+        with pytest.raises(UNREADABLE, match=r"ssl\.truststore\.location"):
+            read_url(over_tls(url), tls=wrong)
+
+
+@pytest.mark.parametrize(("other", "said"), [({"expired": True}, "has expired"), ({"hosts": ("elsewhere",)}, "not valid for")])
+def test_whose_certificate_does_not_hold_is_not_asked(tmp_path: Path, other: dict[str, Any], said: str) -> None:
+    https = Https(tmp_path / "keys", **other)
+    with serving(https(http_answer(published("one"))), first_bytes=False) as url, pytest.raises(UNREADABLE, match=said):
+        read_url(over_tls(url), tls=https.trust)
+
+
+@pytest.mark.parametrize("first", [b"", b"\x16\x03\x03", b"HTTP/1.1 200 OK\r\n"])
+def test_a_handshake_has_a_bound_as_well(tmp_path: Path, first: bytes) -> None:
+    """A peer that says nothing, or is slow with its first record, or does not speak TLS."""
+    https = Https(tmp_path / "keys")
+    with serving(lambda peer: drip(peer, first)) as url, pytest.raises(UNREADABLE):
+        read_url(over_tls(url), 0.3, tls=https.trust)
+
+
+@pytest.mark.parametrize(
+    ("answer", "said"),
+    [
+        (http_answer(b"", "302 Found", "Location: https://127.0.0.1:9/\r\n"), "status 302"),
+        (http_answer(b" " * (MAX_BYTES + 10)), "more than"),
+        (drip, "not there within"),
+    ],
+)
+def test_bounds_hold_over_tls_too(tmp_path: Path, answer: Callable[[socket.socket], object], said: str) -> None:
+    https = Https(tmp_path / "keys")
+    with serving(https(answer), first_bytes=False) as url, pytest.raises(UNREADABLE, match=said):
+        read_url(over_tls(url), 2.0 if answer is drip else 10.0, tls=https.trust)
+
+
+async def test_a_key_that_is_rotated_counts_without_a_restart(tmp_path: Path) -> None:
+    """SE-14: a token of the new key asks for the set; when that has been read the same token lets in, and one of the key that was
+    taken away does not."""
+    https = Https(tmp_path / "keys")
+    async with Harness() as h:
+        now_ms = h.context.ports.clock.wall_ms()
+        claims = {"sub": "alice", "exp": now_ms // 1000 + 3600, "iat": now_ms // 1000}
+        old, new = signed(claims, kid="old"), signed(claims, kid="new")
+        answers = (https(http_answer(published("old"))), https(http_answer(published("new"))))
+        with serving(*answers, first_bytes=False) as url:
+            rules = SignedRules(url=over_tls(url), tls=https.trust)
+            keys = SigningKeys(h.context.ports, "L", rules)
+            validator = Signed(rules, keys.current, keys.unknown)
+            keys.start()
+
+            async def read(times: int) -> None:
+                def told() -> bool:
+                    return sum(isinstance(event, SigningKeysRead) for event in h.tracer.events) == times
+
+                await asyncio.to_thread(wait_for, "the next reading", told)
+
+            await read(1)
+            assert validator.validate(old, now_ms).name == "alice"
+            h.clock.advance(UNKNOWN_PAUSE_MS)
+            with pytest.raises(BadToken, match="not in the set"):
+                validator.validate(new, now_ms)
+            await read(2)
+            assert validator.validate(new, now_ms).name == "alice"
+            with pytest.raises(BadToken, match="not in the set"):
+                validator.validate(old, now_ms)
             keys.stop()

@@ -1,0 +1,119 @@
+"""The metrics pages of a cluster under load have what the panels of stock boards ask for, and what our own board asks for."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from prometheus_client import Metric
+from prometheus_client.parser import text_string_to_metric_families
+
+from kraftlite.node.metrics import register_gauges
+from kraftlite.node.traffic_metrics import register_traffic
+from kraftlite.obs.metrics import Metrics
+from tests.harness.boards import DARK, ENOUGH, NOT_OURS, Series, panels, series_of
+from tests.harness.embedded import Embedded, embedded
+from tests.harness.local import wait_for
+
+pytestmark = [pytest.mark.clients, pytest.mark.xdist_group("boards")]
+
+OURS = Path(__file__).parents[2] / "docker" / "observe" / "grafana" / "failover.json"
+Samples = dict[str, list[tuple[str, dict[str, str]]]]
+"""By name: the job of the node, and the labels."""
+
+
+class Pages:
+    """The page of each node, by its job."""
+
+    def __init__(self, cluster: Embedded) -> None:
+        self._cluster = cluster.cluster
+        self._made = self._cluster._do(self._register)
+
+    def _register(self) -> list[tuple[str, Metrics]]:
+        nodes = self._cluster._nodes
+        assert nodes is not None
+        found = []
+        for host in nodes.hosts.values():
+            assert host.node is not None
+            metrics = Metrics({})
+            register_gauges(metrics, host.node, most_partitions=1_000)
+            register_traffic(metrics, host.node)
+            found.append(("kafka-broker" if host.node.broker is not None else "kafka-controller", metrics))
+        return found
+
+    def _read(self) -> Iterator[tuple[str, Metric]]:
+        for job, metrics in self._made:
+            page: bytes = self._cluster._do(metrics.render)
+            yield from ((job, family) for family in text_string_to_metric_families(page.decode()))
+
+    def samples(self) -> Samples:
+        found: Samples = {}
+        for job, family in self._read():
+            for sample in family.samples:
+                found.setdefault(sample.name, []).append((job, sample.labels))
+        return found
+
+
+def is_there(series: Series, samples: Samples) -> bool:
+    return any(
+        (series.job is None or job == series.job)
+        and all(labels.get(label) if text is None else labels.get(label) == text for label, text in series.labels)
+        for job, labels in samples.get(series.name, ())
+    )
+
+
+def dark(samples: Samples) -> set[str]:
+    """The panels without data."""
+    return {line for _, line in panels() if not any(is_there(series, samples) for series in series_of(line))}
+
+
+def expected() -> set[str]:
+    """The panels that may be dark."""
+    return DARK | {line for _, line in panels() if all(it.name.startswith(NOT_OURS) for it in series_of(line))}
+
+
+@pytest.fixture(scope="module")
+def loaded() -> Iterator[Pages]:
+    """Under load of a producer, and of a consumer that commits and stays."""
+    from confluent_kafka import Consumer
+
+    with embedded(controllers=3, brokers=2) as cluster:
+        pages = Pages(cluster)
+        cluster.create_topic("events", partitions=1, replication=2)
+        group = {"group.id": "boards", "auto.offset.reset": "earliest", "enable.auto.commit": False}
+        consumer = Consumer({"bootstrap.servers": cluster.bootstrap, **group})
+        try:
+            assert cluster.produce("events", [str(number) for number in range(200)]) == []
+            consumer.subscribe(["events"])
+            message = wait_for("a record for the group", lambda: consumer.poll(1.0))
+            assert message.error() is None
+            consumer.commit(message, asynchronous=False)
+            yield pages
+        finally:
+            consumer.close()
+
+
+def test_ce_30_the_panels_of_stock_boards_have_data(loaded: Pages) -> None:
+    def darker() -> set[str]:
+        return dark(loaded.samples()) - expected()
+
+    wait_for("all of them that should", lambda: not darker(), every_s=0.5)
+    samples = loaded.samples()
+    assert expected() == dark(samples), "what has data now is not to be listed as dark"
+    assert sum(line not in expected() for _, line in panels()) >= ENOUGH
+
+
+def queries(board: Any) -> list[str]:
+    return [target["expr"] for panel in board["panels"] for target in panel.get("targets", ())]
+
+
+def test_ce_30_every_expression_of_our_board_asks_for_series_that_there_are(loaded: Pages) -> None:
+    board = json.loads(OURS.read_text())
+    samples = loaded.samples()
+    wanted = {name for query in queries(board) for name in re.findall(r"\b(?:kafka|kraftlite|process)_[a-z0-9_]+", query)}
+    assert len(queries(board)) >= 12
+    assert wanted - samples.keys() == set()
