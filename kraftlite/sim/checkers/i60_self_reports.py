@@ -26,7 +26,7 @@ from kraftlite.simhost.network import AnyExchange
 LOOK_US: Final = 700_000
 """The time between two looks at the metrics of a node. The first one comes before it has started, as a scraper's may."""
 MOMENT_US: Final = 1_000
-"""What a node was so shortly ago it may still say: its answer is heard one turn of its loop after it was made, and a node that
+"""A node may still say what it was so shortly ago: its answer is heard one turn of its loop after it was made, and a node that
 was paused has had other things to do first."""
 _CONTROLLER: Final = "kafka_controller_kafkacontroller_"
 _REPLICAS: Final = "kafka_server_replicamanager_"
