@@ -8,7 +8,7 @@ from __future__ import annotations
 import weakref
 from collections.abc import Callable, Sequence
 from functools import cached_property
-from typing import Any
+from typing import Any, Final
 
 from kraftlite.log.appends import Appender, AppendInfo, UnexpectedAppend
 from kraftlite.log.batch import BatchHeader
@@ -59,7 +59,7 @@ class Log:
         self.deleted = deleted
         """The files of deleted segments: the owner has them unlinked."""
 
-    # Parts, made when they are first needed: a broker has tens of thousands of logs that nobody writes to.
+    # Parts, made when they are first needed: a broker has tens of thousands of logs that nobody writes to. See `exchange`.
 
     @cached_property
     def _reader(self) -> Reader:
@@ -291,11 +291,12 @@ class Log:
         """Go on with the files of `other`, which has the same records, and leave ours to it. The HW, how far compaction has come,
         the tracer and the owner's hooks stay with each of the two."""
         hw, clean_offset = self.hw, self.clean_offset
-        for name in ("_ctx", "_epochs", "_reader", "_roller", "_claim", "_flusher", "_truncation", "_deletion", "_appender"):
-            mine, theirs = getattr(self, name), getattr(other, name)
-            setattr(self, name, theirs)
-            setattr(other, name, mine)
+        self._ctx, other._ctx = other._ctx, self._ctx
+        self._epochs, other._epochs = other._epochs, self._epochs
         self.deleted, other.deleted = other.deleted, self.deleted
+        for log in (self, other):
+            for name in _PARTS:
+                log.__dict__.pop(name, None)  # it is made again, of what the log has now
         self._ctx.log, other._ctx.log = weakref.ref(self), weakref.ref(other)
         self._ctx.tracer, other._ctx.tracer = other._ctx.tracer, self._ctx.tracer
         self._ctx.clean_offset = clean_offset
@@ -305,3 +306,7 @@ class Log:
         """Move the log, for instance to `<name>.<uuid>-delete`. Open files follow."""
         self._claim.rename(new)
         self.deleted.move(new)
+
+
+_PARTS: Final = tuple(name for name, found in vars(Log).items() if isinstance(found, cached_property))
+"""They have no state of their own."""

@@ -70,6 +70,8 @@ class Loader:
     promise: Promise | None = None
     """The promise that the log must keep; None: nobody promises anything, and what is damaged is cut off."""
     _must_reach: int = field(default=0, init=False)
+    _without_index: set[int] = field(default_factory=set, init=False)
+    """The base offsets of the segments that were found with neither an offset index nor a transaction index."""
 
     def create(self, log_start_offset: int) -> LoadedLog:
         """The log of a directory in which nothing is yet. Touches no file."""
@@ -179,6 +181,8 @@ class Loader:
                 self.disk.unlink(f"{self.directory}/{name}")
         if not bases:
             return SegmentList(self._create(log_start_offset, deferred=True))
+        indexed = {*bases_of(names, INDEX_SUFFIX), *bases_of(names, TXN_INDEX_SUFFIX)}
+        self._without_index = {base for base in bases if base not in indexed}  # before any of them is made again
         loaded = [self._load_segment(base) for base in bases]
         segments = SegmentList(loaded[0])
         for segment in loaded[1:]:
@@ -297,8 +301,9 @@ class Loader:
         """Return whether the transaction index went with the others. That of a segment without aborted transactions has no file,
         so it is not missed by itself; but who removes indexes, because they are made again, removes all of them (LG-28).
         """
-        present = (self.disk.stat(segment_path(self.directory, segment.base_offset, s)) for s in (INDEX_SUFFIX, TXN_INDEX_SUFFIX))
-        return segment.size > 0 and not any(present) and any(h.is_control and h.is_transactional for _, h in segment.headers())
+        if not segment.size or segment.base_offset not in self._without_index:
+            return False
+        return any(header.is_control and header.is_transactional for _, header in segment.headers())
 
     def _may_miss(self, offset: int) -> bool:
         """Return whether there may be a gap right before `offset`."""

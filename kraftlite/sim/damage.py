@@ -37,6 +37,25 @@ def _cut_first(disk: MemDisk, log_dir: str, tp: TopicPartition) -> None:
         disk.write_file_atomically(path, data[: len(data) // 2])
 
 
+def _repeat(index: int) -> Damage:
+    """Write the batches of a segment twice, as a copy does that is resumed from its beginning."""
+
+    def repeat(disk: MemDisk, log_dir: str, tp: TopicPartition) -> None:
+        found = _segments(disk, f"{log_dir}/{tp}")
+        if found:
+            disk.write_file_atomically(found[index], disk.read_file(found[index]) * 2)
+
+    return repeat
+
+
+def _lose_indexes(disk: MemDisk, log_dir: str, tp: TopicPartition) -> None:
+    """Remove the indexes of all segments, as a person does who knows that they are made again."""
+    directory = f"{log_dir}/{tp}"
+    for name in disk.listdir(directory) if disk.stat(directory) is not None else ():
+        if name.endswith("index"):
+            disk.unlink(f"{directory}/{name}")
+
+
 def _lose_directory(disk: MemDisk, log_dir: str, tp: TopicPartition) -> None:
     disk.rmtree(f"{log_dir}/{tp}")
 
@@ -66,6 +85,9 @@ KINDS: Final[Mapping[str, Damage]] = {
     "last segment lost": _lose(-1),
     "first segment emptied": _empty_first,
     "first segment cut": _cut_first,
+    "first segment repeated": _repeat(0),
+    "last segment repeated": _repeat(-1),
+    "indexes lost": _lose_indexes,
     "directory lost": _lose_directory,
     "partition.metadata garbled": _garble_identity,
     "leader epochs too high": _raise_epochs,

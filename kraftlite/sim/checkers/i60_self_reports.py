@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import ClassVar, Final
+from typing import ClassVar, Final, NamedTuple
 
 from kraftlite.controller.core import ControllerCore
 from kraftlite.metadata.records import MetadataRecord, RegisterBrokerRecord
@@ -25,8 +25,16 @@ from kraftlite.simhost.network import AnyExchange
 
 LOOK_US: Final = 700_000
 """The time between two looks at the metrics of a node. The first one comes before it has started, as a scraper's may."""
+MOMENT_US: Final = 1_000
+"""A node may still say what it was so shortly ago: its answer is heard one turn of its loop after it was made, and a node that
+was paused has had other things to do first."""
 _CONTROLLER: Final = "kafka_controller_kafkacontroller_"
 _REPLICAS: Final = "kafka_server_replicamanager_"
+
+
+class _Role(NamedTuple):
+    epoch: int
+    leads: bool
 
 
 class SelfReports(MetadataChecker):
@@ -45,6 +53,8 @@ class SelfReports(MetadataChecker):
         self._looked_us: dict[NodeId, int] = {}
         self._epochs: dict[NodeId, set[int]] = {}
         """The broker epochs that a broker was ever given."""
+        self._roles: dict[NodeId, tuple[_Role, _Role | None, int]] = {}
+        """The role of a voter, the one before it, and when it changed."""
 
     def on_record(self, entry: Entry, offset: int, record: MetadataRecord, before: MetadataState, after: MetadataState) -> None:
         if isinstance(record, RegisterBrokerRecord):
@@ -56,6 +66,7 @@ class SelfReports(MetadataChecker):
         if not self._looks or node.node is None:
             return
         now_us = self.world.cluster.loop.now_us()
+        self._note_role(node, now_us)
         known = self._pages.get(node.node_id)
         if known is None or known[0] is not node.now:
             known = self._pages[node.node_id] = (node.now, Metrics())
@@ -99,12 +110,31 @@ class SelfReports(MetadataChecker):
         elif isinstance(response, ReplicaStatesResponse):
             self._check_replicas(node, node.node, response)
 
+    def _note_role(self, node: SimHost, now_us: int) -> None:
+        core = self.facts.view(node).core
+        if core is None:
+            return
+        role, known = _Role(core.epoch, isinstance(core.state, Leader)), self._roles.get(node.node_id)
+        if known is None or known[0] != role:
+            self._roles[node.node_id] = role, None if known is None else known[0], now_us
+
+    def _roles_of(self, node: SimHost) -> list[_Role]:
+        """The role of a node, and the one that it had a moment ago."""
+        core = self.facts.view(node).raft
+        role = _Role(core.epoch, isinstance(core.state, Leader))
+        _, before, changed_us = self._roles.get(node.node_id, (role, None, 0))
+        recent = self.world.cluster.loop.now_us() - changed_us <= MOMENT_US
+        return [role, before] if before is not None and recent else [role]
+
     def _check_status(self, node: SimHost, it: NodeStatusResponse) -> None:
-        leads = isinstance(self.facts.view(node).raft.state, Leader)
+        roles = self._roles_of(node)
         for wrong, what in (
             (it.node_id != node.node_id or it.roles != node.config.roles, f"to be node {it.node_id} with the roles {it.roles}"),
-            (it.raft_epoch != self.facts.view(node).raft.epoch, f"raft epoch {it.raft_epoch}"),
-            ((it.raft_state == "leader") != leads, f"the raft state {it.raft_state}"),
+            (it.raft_epoch not in [role.epoch for role in roles], f"raft epoch {it.raft_epoch}"),
+            (
+                _Role(it.raft_epoch, it.raft_state == "leader") not in roles,
+                f"the raft state {it.raft_state} in epoch {it.raft_epoch}",
+            ),
             ((it.raft_high_watermark or 0) > it.raft_leo, f"the high watermark {it.raft_high_watermark} of {it.raft_leo}"),
             (it.metadata_offset >= it.raft_leo, f"metadata up to {it.metadata_offset} with a log that ends at {it.raft_leo}"),
             (

@@ -161,3 +161,14 @@ def unstated_start_believed(patch: Patch) -> None:
 def epochs_file_believed(patch: Patch) -> None:
     """ADR 7: a replica that believes in an epoch that nobody had yet never leads."""
     patch.set(recovery.Loader, "_wrong_epochs", lambda self, epochs, segments, log_start_offset, clean: None)
+
+
+@mutant(
+    "repeated-batches-believed",
+    "a segment may have its batches twice, if it ends where it should",
+    expects=("28", "29", "31", "SelfCheck", "crash"),
+    lens=lost_files("last segment repeated"),
+)
+def repeated_batches_believed(patch: Patch) -> None:
+    """LG-27: a copy that was resumed from its beginning has everything, and more than once."""
+    patch.edit(segment.Segment, "check_tail", ("header.base_offset < found.next_offset", "False"))

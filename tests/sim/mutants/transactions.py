@@ -7,7 +7,7 @@ from kraftlite.coordinator.pending_offsets import PendingOffsets
 from kraftlite.coordinator.transactions import markers, records, rules
 from kraftlite.coordinator.transactions.markers_driver import MarkerSender
 from kraftlite.coordinator.transactions.shard_core import TransactionShard
-from kraftlite.log import reads
+from kraftlite.log import reads, recovery
 from kraftlite.log.context import LogContext
 from kraftlite.log.guards import Guards
 from kraftlite.log.indexes import TransactionIndex
@@ -17,6 +17,7 @@ from kraftlite.sim.workloads.transactions import TopicMaker
 from tests.sim.mutants.catalog import mutant
 from tests.sim.mutants.lenses import configured
 from tests.sim.mutants.patching import Patch
+from tests.sim.mutants.storage import lost_files
 
 
 @mutant("lso-at-append", "the LSO moves when a marker is appended, not when it is committed", expects=("67", "TransactionsSeen"))
@@ -363,3 +364,14 @@ def previous_id_not_logged(patch: Patch) -> None:
 def index_not_truncated(patch: Patch) -> None:
     """TP-38: readers leave out what is committed."""
     patch.edit(TransactionIndex, "truncate", ("del self._entries[keep:]", "pass"))
+
+
+@mutant(
+    "lost-aborted-believed",
+    "a segment without any index has no aborted transactions",
+    expects=("67", "TransactionsSeen"),
+    lens=lost_files("indexes lost"),
+)
+def lost_aborted_believed(patch: Patch) -> None:
+    """LG-28: an index that is made of what was aborted has no file where nothing was, so that nobody misses it."""
+    patch.set(recovery.Loader, "_lost_aborted", lambda self, segment: False)

@@ -390,7 +390,7 @@ async def test_a_node_counts_authentications_over_its_listeners() -> None:
         h.clock.advance(11)
         client.send(3, 9, METADATA)
         assert await client.closed()
-        node = SimpleNamespace(_clients=[h.listener, SimpleNamespace(gate=None)], _controllers=[h.listener])
+        node = SimpleNamespace(for_clients=[h.listener, SimpleNamespace(gate=None), h.listener])
         counted = partial(NodeListeners.authentications, node)  # type: ignore[arg-type]
         assert (counted("successful"), counted("expired_killed"), counted("failed")) == (2, 2, 0)
 
