@@ -22,6 +22,7 @@ from kraftlite.local.container import described
 from kraftlite.local.growth import add_broker
 from kraftlite.local.ledger import read_faults
 from kraftlite.local.state import LocalError, load
+from kraftlite.local.supervisor import ASK_S, MAX_GUESTS
 from tests.harness.local import wait_for
 
 NODE = """
@@ -41,10 +42,11 @@ SUPERVISOR = """
 import ctypes, sys
 from pathlib import Path
 from kraftlite.local.state import LocalError
-from kraftlite.local.supervisor import run
+from kraftlite.local import supervisor
+supervisor.ASK_S = float(sys.argv[3])
 ctypes.CDLL(None).prctl(36, 1, 0, 0, 0)  # PR_SET_CHILD_SUBREAPER: orphans come to it, as to the first process of a container
 try:
-    sys.exit(run(sys.argv[3:], 4, Path(sys.argv[1]), longest_pause_s=float(sys.argv[2])))
+    sys.exit(supervisor.run(sys.argv[4:], 4, Path(sys.argv[1]), longest_pause_s=float(sys.argv[2])))
 except LocalError as error:
     sys.exit(str(error))
 """
@@ -83,12 +85,14 @@ def make() -> Iterator[Make]:
     made: list[Supervised] = []
     with contextlib.ExitStack() as stack:
 
-        def start(node: str = NODE, longest_pause_s: float = 600, directory: Path | None = None) -> Supervised:
+        def start(
+            node: str = NODE, longest_pause_s: float = 600, ask_s: float = ASK_S, directory: Path | None = None
+        ) -> Supervised:
             # Below /tmp: the path of a Unix socket has at most 107 bytes.
             data_dir = directory or Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="supervisor-")))
             described(environment(data_dir))
             pids = data_dir / "pids"
-            command = [sys.executable, "-c", SUPERVISOR, str(data_dir), str(longest_pause_s)]
+            command = [sys.executable, "-c", SUPERVISOR, str(data_dir), str(longest_pause_s), str(ask_s)]
             child = subprocess.Popen([*command, sys.executable, "-c", node, str(pids)], stderr=subprocess.PIPE, text=True)
             made.append(Supervised(child, data_dir, pids))
             return made[-1]
@@ -221,6 +225,20 @@ def test_who_says_nothing_or_nonsense_keeps_nobody_else_out(make: Make) -> None:
         silent = [knock(b"") for _ in range(40)]
         assert all(_answer(guest) == b"" for guest in silent), "each is sent away in the end"
     assert door.ask(supervised.door, door.STATE) == {"done": True, "state": process.RUNNING}
+
+
+def test_only_so_many_are_in_at_a_time(make: Make) -> None:
+    supervised = make(ask_s=600)
+    supervised.started(1)
+    with contextlib.ExitStack() as stack:
+        guests = [stack.enter_context(socket.socket(socket.AF_UNIX)) for _ in range(MAX_GUESTS + 1)]
+        for guest in guests:
+            guest.settimeout(60)
+            guest.connect(str(supervised.door))
+        assert _answer(guests[-1]) == b"", "the last one is sent away, while all others may yet speak"
+        guests[0].sendall(b'{"do": "state"}\n')
+        assert _answer(guests[0]) == b'{"done": true, "state": "running"}\n'
+        wait_for("there is room again", lambda: door.ask(supervised.door, door.STATE))
 
 
 def _answer(guest: socket.socket) -> bytes:
