@@ -322,7 +322,8 @@ class Client:
         return offsets
 
     def consume(self, topic: str, count: int, *, partitions: int = 1, timeout_s: float = 60.0) -> list[str]:
-        """The first `count` records of all partitions, from their starts; sorted."""
+        """Read all partitions from their starts, until `count` different records have come: one that was sent again may be there
+        twice. Sorted."""
         from confluent_kafka import OFFSET_BEGINNING, Consumer, TopicPartition
 
         consumer = Consumer(
@@ -336,12 +337,14 @@ class Client:
         try:
             consumer.assign([TopicPartition(topic, index, OFFSET_BEGINNING) for index in range(partitions)])
             found: list[str] = []
+            different: set[str] = set()
             deadline = time.monotonic() + timeout_s
-            while len(found) < count:
-                assert time.monotonic() < deadline, f"only {len(found)} of {count} records of {topic} within {timeout_s} s"
+            while len(different) < count:
+                assert time.monotonic() < deadline, f"only {len(different)} of {count} records of {topic} within {timeout_s} s"
                 message = consumer.poll(0.2)
                 if message is not None and message.error() is None:
                     found.append(message.value().decode())
+                    different.add(found[-1])
             return sorted(found)
         finally:
             consumer.close()
