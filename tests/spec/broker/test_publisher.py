@@ -12,9 +12,10 @@ import pytest
 from kraftlite.broker.dynamic_configs import DynamicConfigs
 from kraftlite.broker.log_dirs import LogDirs
 from kraftlite.broker.metadata_cache import MetadataCache
-from kraftlite.broker.publisher import BrokerMetadataPublisher
+from kraftlite.broker.publisher import BrokerMetadataPublisher, _vouches_alone
 from kraftlite.log.config import LogConfig
 from kraftlite.metadata.delta import MetadataDelta
+from kraftlite.metadata.features import ELIGIBLE_LEADER_REPLICAS_VERSION
 from kraftlite.metadata.image import MetadataImage, MetadataProvenance
 from kraftlite.metadata.publisher import Manifest
 from kraftlite.metadata.records import (
@@ -441,3 +442,43 @@ async def test_a_closed_publisher_lets_nobody_wait() -> None:
     scene.publish(topic("orders", ORDERS, 1))
     await scene.settle()
     assert scene.said == []
+
+
+@pytest.mark.parametrize(
+    ("isr", "elr", "last", "clean", "alone"),
+    [
+        ((1,), (), (), True, True),
+        ((1, 2), (), (), True, False),
+        ((2,), (1,), (), True, True),
+        ((2,), (1,), (), False, False),
+        ((), (1,), (), False, True),
+        ((), (2,), (1,), True, False),
+        ((2,), (), (1,), True, False),
+        ((), (), (1,), False, True),
+        ((), (), (1,), True, True),
+    ],
+)
+def test_lg_53_who_may_still_be_elected_vouches_for_its_log(
+    isr: tuple[int, ...], elr: tuple[int, ...], last: tuple[int, ...], clean: bool, alone: bool
+) -> None:
+    """Nobody else would lead: neither one of the ISR, nor of the ELR, nor who led last, however it stopped (KIP-966)."""
+    delta = MetadataDelta(MetadataImage.EMPTY)
+    delta.replay(FeatureLevelRecord(name=ELIGIBLE_LEADER_REPLICAS_VERSION, level=1))
+    delta.replay(TopicRecord(name="orders", topic_id=ORDERS))
+    delta.replay(
+        PartitionRecord(
+            topic_id=ORDERS,
+            partition=0,
+            replicas=(NodeId(1), NodeId(2)),
+            isr=tuple(map(NodeId, isr)),
+            leader=None,
+            leader_epoch=0,
+            partition_epoch=0,
+            elr=tuple(map(NodeId, elr)),
+            last_known_elr=tuple(map(NodeId, last)),
+        )
+    )
+    provenance = MetadataProvenance(
+        last_contained_offset=3, last_contained_epoch=1, last_contained_log_time_ms=0, is_offset_batch_aligned=True
+    )
+    assert _vouches_alone(delta.apply(provenance), ME, TopicPartition("orders", 0), clean=clean) is alone
