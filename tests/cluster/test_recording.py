@@ -19,7 +19,7 @@ from kraftlite.obs.recording_reader import End, read
 from kraftlite.ui import beside
 from kraftlite.ui.replay import tape_of
 from tests.harness.browser import chromium, page_at
-from tests.harness.local import Cluster, wait_for
+from tests.harness.local import Cluster, running, wait_for
 
 pytestmark = [pytest.mark.cluster, pytest.mark.xdist_group("shared-cluster")]
 
@@ -38,7 +38,15 @@ def has_story(path: Path, partition: str, kind: str) -> bool:
     return any(story["kind"] == kind for story in stories.get(partition, ()))
 
 
-def test_a_kill_is_recorded_with_who_did_it(cluster: Cluster, topic: str, tmp_path: Path) -> None:
+@pytest.fixture
+def small() -> Iterator[Cluster]:
+    """A cluster of which every change is traced: of many at once, as in one that other tests have filled, the first 32 are."""
+    with running(controllers=1, brokers=3) as found:
+        yield found
+
+
+def test_a_kill_is_recorded_with_who_did_it(small: Cluster, tmp_path: Path) -> None:
+    cluster, topic = small, "orders"
     cluster.create_topic(topic, replication=3)
     path, old = tmp_path / "r.kljsonl", cluster.leader(topic)
     command = [sys.executable, "-m", "kraftlite", "record", str(path), "--data-dir", str(cluster.data_dir)]
