@@ -17,6 +17,7 @@ from kraftlite.client.settings import ClientSettings, SaslSettings, TlsSettings,
 from kraftlite.log.codecs import CODEC_NAMES
 from kraftlite.model.limits import KIB, MAX_INT32, MIB
 from kraftlite.security.jaas import MECHANISMS
+from kraftlite.tls.options import CLIENT_OPTIONS
 
 PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 TLS_VERSIONS: Final = ("TLSv1.2", "TLSv1.3")
@@ -83,22 +84,8 @@ _PLAIN: Final[dict[str, tuple[str, Callable[[str], Any]]]] = {
     "max.request.size": ("max_request_bytes", _int(KIB, 64 * MIB)),
     "delivery.timeout.ms": ("delivery_timeout_ms", _int(1)),
 }
-_TLS_NAMES: Final = (
-    "ssl.truststore.location",
-    "ssl.ca.location",
-    "ssl.truststore.certificates",
-    "ssl.truststore.type",
-    "ssl.truststore.password",
-    "ssl.keystore.location",
-    "ssl.keystore.certificate.chain",
-    "ssl.keystore.key",
-    "ssl.keystore.type",
-    "ssl.keystore.password",
-    "ssl.key.password",
-    "ssl.enabled.protocols",
-    "ssl.cipher.suites",
-    "ssl.endpoint.identification.algorithm",
-)
+_TLS_NAMES: Final = (CLIENT_OPTIONS[0], "ssl.ca.location", *CLIENT_OPTIONS[1:])
+"""With librdkafka's name for a trust store of PEM."""
 _SASL_NAMES: Final = ("sasl.mechanism", "sasl.mechanisms", "sasl.jaas.config", "sasl.username", "sasl.password", TOKEN_URL)
 _SECRET: Final = re.compile("password|jaas|key$|secret|token|certificate")
 KNOWN: Final = frozenset({"bootstrap.servers", "security.protocol", *_PLAIN, *_TLS_NAMES, *_SASL_NAMES})

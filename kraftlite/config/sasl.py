@@ -14,6 +14,7 @@ from kraftlite.security.listener_sasl import ListenerSasl
 from kraftlite.security.oauthbearer import UnsecuredRules
 from kraftlite.security.plain import plain_users
 from kraftlite.security.signed_tokens import SignedRules, is_available
+from kraftlite.tls.options import CLIENT_OPTIONS
 from kraftlite.tls.settings import read_settings
 
 _MODULES: Final = "org.apache.kafka.common.security."
@@ -33,22 +34,6 @@ _UNSECURED_HANDLER: Final = f"{_OAUTH}internals.unsecured.OAuthBearerUnsecuredVa
 _URL: Final = "sasl.oauthbearer.jwks.endpoint.url"
 ALLOWED_URLS: Final = "org.apache.kafka.sasl.oauthbearer.allowed.urls"
 """In Kafka a property of the Java machine; here a key like the others."""
-_SSL_OPTIONS: Final = (
-    "ssl.truststore.location",
-    "ssl.truststore.certificates",
-    "ssl.truststore.type",
-    "ssl.truststore.password",
-    "ssl.keystore.location",
-    "ssl.keystore.certificate.chain",
-    "ssl.keystore.key",
-    "ssl.keystore.type",
-    "ssl.keystore.password",
-    "ssl.key.password",
-    "ssl.enabled.protocols",
-    "ssl.cipher.suites",
-    "ssl.endpoint.identification.algorithm",
-)
-"""The options of the login module that say how keys are asked for over https."""
 _LOGIN_OPTIONS: Final = ("clientId", "clientSecret", "scope", "extension_")
 """The options of the login module with which Kafka's broker itself would log in."""
 _JAAS: Final = "sasl.jaas.config"
@@ -167,12 +152,13 @@ class _Reader:
         if problem is not None:
             self._problem(_URL, problem, "OAUTHBEARER")
             return None
-        tls = {name: text for name, text in options.items() if name in _SSL_OPTIONS}
+        tls = {name: text for name, text in options.items() if name in CLIENT_OPTIONS}
         problems: list[str] = []
         read_settings(tls.get, lambda key: key, problems)
         if tls and parts.scheme != "https":
             problems.append(f"{next(iter(tls))} has no effect: {_URL} is not https")
-        problems += [f"{it} is no option of it" for it in options if it not in _SSL_OPTIONS and not it.startswith(_LOGIN_OPTIONS)]
+        unknown = [it for it in options if it not in CLIENT_OPTIONS and not it.startswith(_LOGIN_OPTIONS)]
+        problems += [f"{it} is no option of it" for it in unknown]
         if problems:
             key = key_for(self._listener, _JAAS, "OAUTHBEARER")
             self._problems.extend(f"{key}: {problem}" for problem in problems)

@@ -23,6 +23,8 @@ if TYPE_CHECKING:  # the client loads kio, which takes longer than most commands
     from kraftlite.rpc.transport import GrpcTransport
 
 T = TypeVar("T")
+RPC_MS: Final = 3_000
+"""The wait for the answer of a node to one question."""
 CLIENT_ID: Final = "kraftlite-cli"
 VOTERS_UPGRADE: Final = "kraftlite feature upgrade --feature kraft.version=1"
 """Puts configured voters into the log (KIP-853)."""

@@ -256,8 +256,6 @@ def _launch(cluster: LocalCluster, nodes: Sequence[LocalNode], *, format_first: 
             for node in nodes
         ],
     }
-    # The data directory as working directory, and the package found where it is found here.
-    env = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
     try:
         done = subprocess.run(
             [sys.executable, "-m", "kraftlite.local.launch"],
@@ -265,7 +263,7 @@ def _launch(cluster: LocalCluster, nodes: Sequence[LocalNode], *, format_first: 
             capture_output=True,
             text=True,
             cwd=cluster.data_dir,
-            env=env,
+            env=process.own_environment(),
             timeout=LAUNCH_TIMEOUT_S,
             check=False,
         )

@@ -10,21 +10,18 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 from kraftlite.local import process
-from kraftlite.local.client import ask_nodes
+from kraftlite.local.client import RPC_MS, ask_nodes
 from kraftlite.local.ledger import PYTHON, Ledger, author, read_faults
 from kraftlite.local.state import LocalCluster, LocalError, LocalNode, load
 from kraftlite.model.errors import ApiError
 from kraftlite.model.faults import CLIENTS, FaultState, Injection, UnknownFault, check
-from kraftlite.model.ids import Endpoint
 from kraftlite.model.messages.faults import EndFaultsRequest, InjectRequest, ListFaultsRequest
 from kraftlite.model.messages.methods import END_FAULTS, INJECT_FAULT, LIST_FAULTS
 from kraftlite.obs.faults import INJECTED, Author
 from kraftlite.runtime.ports import Transport, TransportError
-
-RPC_MS: Final = 3_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -149,9 +146,8 @@ async def _of_all(transport: Transport, cluster: LocalCluster, method: Any, requ
 
 
 async def _ask(transport: Transport, node: LocalNode, method: Any, request: Any) -> Any:
-    host, _, port = node.grpc.rpartition(":")
     try:
-        return await transport.call(Endpoint(host, int(port)), method, request, RPC_MS)
+        return await transport.call(node.endpoint, method, request, RPC_MS)
     except ApiError as error:
         raise LocalError(error.message or str(error)) from None
     except TransportError as error:

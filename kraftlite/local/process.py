@@ -16,6 +16,11 @@ from pathlib import Path
 RUNNING, PAUSED, STOPPED = "running", "paused", "stopped"
 
 
+def own_environment() -> dict[str, str]:
+    """The environment for another process of this package, which finds it where it is found here, in any directory."""
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
+
+
 def start_mark(pid: int) -> str | None:
     """Return the start time, which tells this process from a later one with the same pid. None when there is no live process."""
     fields = _stat(pid)

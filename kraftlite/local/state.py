@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from kraftlite.local import door, process
-from kraftlite.model.ids import is_reserved_uuid, uuid_from_str
+from kraftlite.model.ids import Endpoint, is_reserved_uuid, uuid_from_str
 
 STATE_NAME = "cluster.json"
 STARTING_NAME = ".starting"
@@ -68,6 +68,12 @@ class LocalNode:
     def send(self, number: signal.Signals) -> bool:
         """Signal the node, itself or by its supervisor; return whether it was there."""
         return door.do(self.door_path, number.name) if self.is_supervised else process.send(self.pid, self.mark, number)
+
+    @property
+    def endpoint(self) -> Endpoint:
+        """The address at which it answers other nodes."""
+        host, _, port = self.grpc.rpartition(":")
+        return Endpoint(host, int(port))
 
     @property
     def door_path(self) -> Path:

@@ -8,22 +8,20 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from kraftlite.local import door, process
-from kraftlite.local.client import ask_nodes
+from kraftlite.local.client import RPC_MS, ask_nodes
 from kraftlite.local.state import LocalCluster, LocalError, LocalNode
 from kraftlite.model.errors import ApiError
-from kraftlite.model.ids import Endpoint
 from kraftlite.model.messages.introspection import NodeStatusRequest, NodeStatusResponse, ReplicaStatesRequest
 from kraftlite.model.messages.methods import NODE_STATUS, REPLICA_STATES
 from kraftlite.runtime.ports import Transport, TransportError
 
-RPC_MS: Final = 3_000
 EVERY_S: Final = 0.2
 
 
 def let_start(nodes: Sequence[LocalNode]) -> None:
     """Let the supervisors start their nodes. Raises LocalError for the first that does not."""
     for node in nodes:
-        host = node.grpc.rpartition(":")[0]
+        host = node.endpoint.host
         try:
             answer = door.ask(node.door_path, door.START)
         except TimeoutError:
@@ -43,7 +41,7 @@ def wait_answer(cluster: LocalCluster, nodes: Sequence[LocalNode], timeout_s: fl
         for node in nodes:
             while not _is_ready(await _ask(transport, node, NODE_STATUS, NodeStatusRequest())):
                 if node.state == process.STOPPED:
-                    raise LocalError(f"node {node.id} ended while starting: docker compose logs {node.grpc.rpartition(':')[0]}")
+                    raise LocalError(f"node {node.id} ended while starting: docker compose logs {node.endpoint.host}")
                 if time.monotonic() > deadline:
                     raise LocalError(f"node {node.id} is started, and not ready after {timeout_s:.0f} s")
                 await asyncio.sleep(EVERY_S)
@@ -88,8 +86,7 @@ def _said(cluster: LocalCluster, method: Any, request: Any) -> list[tuple[int, A
 
 async def _ask(transport: Transport, node: LocalNode, method: Any, request: Any) -> Any:
     """None: it does not answer."""
-    host, _, port = node.grpc.rpartition(":")
     try:
-        return await transport.call(Endpoint(host, int(port)), method, request, RPC_MS)
+        return await transport.call(node.endpoint, method, request, RPC_MS)
     except (ApiError, TransportError):
         return None

@@ -166,9 +166,7 @@ class _Supervisor:
         word = asked.get("do") if isinstance(asked, dict) else None
         done = word == STATE
         if word == START:
-            done = self._pid is None and not self._leaving
-            if done:
-                done = self._started()
+            done = self._pid is None and not self._leaving and self._started()
         elif word in _SIGNALS:
             done = self._pid is not None
             if done:

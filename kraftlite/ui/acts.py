@@ -39,6 +39,12 @@ class Refused(Exception):
         self.status = status
 
 
+def check_operator(operator: bool, who_may: str = "the operator's link may do that") -> None:
+    """Raises Refused."""
+    if not operator:
+        raise Refused(403, f"this link is for looking only: {who_may}")
+
+
 class Acts:
     """The faults that may be caused on one local cluster."""
 
@@ -52,8 +58,7 @@ class Acts:
     ) -> str:
         """Returns what was asked for, in words, as soon as it is done or has run for a second. `rest`: what a fault takes beside
         its node (`_injection`), or the `id` of the one to end. Raises Refused."""
-        if not operator:
-            raise Refused(403, "this link is for looking only: the operator's link may do that")
+        check_operator(operator)
         if kind not in KINDS:
             raise Refused(400, f"kind: allowed are {', '.join(KINDS)}")
         if kind != END and (not isinstance(node, int) or isinstance(node, bool)):

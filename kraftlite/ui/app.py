@@ -17,6 +17,7 @@ from kraftlite.config.server import ConfigError
 from kraftlite.config.server import load as load_config
 from kraftlite.obs.explain import History, Subject, UnknownSubject
 from kraftlite.ui.acts import KINDS, Acts, Refused
+from kraftlite.ui.clients import outages
 from kraftlite.ui.fold import page_of
 from kraftlite.ui.guard import OPERATOR, Guard, Sessions, Tokens
 from kraftlite.ui.stream import MAX_FILTER, Streams
@@ -212,8 +213,9 @@ class Page(Front):
 
     async def _outages(self, request: Request) -> Response:
         """The outages of clients, and what the cluster says of the same time."""
+        gaps = self.watcher.clients.gaps()
         async with self._telling:
-            found = await asyncio.to_thread(lambda: self.watcher.clients.outages(self.watcher.record.history()))
+            found = await asyncio.to_thread(lambda: outages(gaps, self.watcher.record.history()))
         return JSONResponse({"outages": found})
 
     async def _client(self, request: Request) -> Response:

@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import json
-import os
 import select
 import signal
 import subprocess
@@ -50,7 +49,6 @@ def start(data_dir: Path) -> dict[str, str]:
     """Start it, and return its links (`operator`, `viewer`). Raises LocalError with the reason when it does not serve."""
     stop(data_dir)
     log = data_dir / PAGE_LOG
-    env = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
     command = [sys.executable, "-m", "kraftlite", "ui", "--data-dir", str(data_dir), "--json"]
     with log.open("wb") as errors:
         child = subprocess.Popen(
@@ -60,7 +58,7 @@ def start(data_dir: Path) -> dict[str, str]:
             stderr=errors,
             start_new_session=True,
             cwd=data_dir,
-            env=env,
+            env=process.own_environment(),
         )
     assert child.stdout is not None
     ready, _, _ = select.select([child.stdout], [], [], START_S)

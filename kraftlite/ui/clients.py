@@ -7,17 +7,18 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
+from kraftlite.local.process import own_environment
 from kraftlite.local.workload import MAX_PARTITIONS, MAX_RATE
 from kraftlite.model.shown import printable
 from kraftlite.obs import recording_checks as c
 from kraftlite.obs.explain import History, Subject, UnknownSubject, WallClock, explain
-from kraftlite.ui.acts import Refused
+from kraftlite.obs.explain_story import Story
+from kraftlite.ui.acts import Refused, check_operator
 from kraftlite.ui.timeline import Span
 
 MAX_CLIENTS: Final = 8
@@ -72,6 +73,40 @@ def checked(value: Mapping[str, object]) -> dict[str, Any]:
     return found
 
 
+def _silences(history: History, partition: str) -> list[Story]:
+    """The times in which the cluster acknowledged nothing there, and why; none of a partition that nobody has told of."""
+    try:
+        found = explain(history, Subject("partition", partition), since_ms=0, clock=WallClock())
+    except UnknownSubject:
+        return []
+    return [it for it in found.stories if it.kind in _OUTAGES]
+
+
+class Gap(NamedTuple):
+    """A time without an acknowledgement, as a client says it. `until_ms` None: it lasts; `heard_ms`: as far as is known."""
+
+    client: str
+    partition: str
+    since_ms: int
+    until_ms: int | None
+    heard_ms: int
+
+
+def outages(gaps: Sequence[Gap], history: History) -> list[dict[str, Any]]:
+    """Each gap, with the stories of the time in which the cluster acknowledged nothing there. Pure, and may take its time."""
+    told = {name: _silences(history, name) for name in {gap.partition for gap in gaps}}
+    found = []
+    for gap in gaps:
+        cluster = [
+            {"from": it.from_ms, "until": it.until_ms, "title": it.title}
+            for it in told[gap.partition]
+            if it.from_ms <= gap.heard_ms and (it.until_ms is None or it.until_ms >= gap.since_ms)
+        ]
+        at = {"client": gap.client, "name": gap.partition, "from": gap.since_ms, "until": gap.until_ms}
+        found.append({**at, "cluster": cluster})
+    return found
+
+
 class Clients:
     """The last report of each client, the gaps of all, and the process of the one that the page runs."""
 
@@ -102,8 +137,7 @@ class Clients:
 
     def report(self, value: Mapping[str, object], *, operator: bool) -> None:
         """Take the report of a client of somebody else. Raises Refused."""
-        if not operator:
-            raise Refused(403, "this link is for looking only: the operator's link may do that")
+        check_operator(operator)
         if value.get("client") == OWN:
             raise Refused(400, f"client: {OWN} is the page's own")
         try:
@@ -142,39 +176,28 @@ class Clients:
                 found.append({"level": "alarm", "text": text, "since_ms": since_ms, "since_exact": True, "about": None})
         return found
 
-    def _outages(self) -> list[tuple[str, str, int, int | None]]:
-        """Client, partition, from, and until; the newest first."""
-        found: list[tuple[str, str, int, int | None]] = []
+    def gaps(self) -> list[Gap]:
+        """The newest first."""
+        found: list[Gap] = []
         for name, gaps in self._gaps.items():
-            topic = self._last[name]["topic"]
-            found += [(name, f"{topic}-{partition}", since, until) for (partition, since), until in gaps.items()]
+            topic, at_ms = self._last[name]["topic"], self._last[name]["at"]
+            found += [Gap(name, f"{topic}-{partition}", since, until, until) for (partition, since), until in gaps.items()]
             waits = [(row[0], row[5]) for row in self._last[name]["partitions"] if row[5] is not None]
-            found += [(name, f"{topic}-{at}", since, None) for at, since in waits if self._last[name]["at"] - since > 1_000]
-        return sorted(found, key=lambda it: -it[2])[:MAX_GAPS]
-
-    def outages(self, history: History) -> list[dict[str, Any]]:
-        """Each gap of a client, with the stories of the time in which the cluster acknowledged nothing there."""
-        found = []
-        for client, name, since_ms, until_ms in self._outages():
-            over_ms = until_ms if until_ms is not None else self._last[client]["at"]
-            try:
-                told = explain(history, Subject("partition", name), since_ms=0, clock=WallClock()).stories
-            except UnknownSubject:
-                told = ()
-            cluster = [
-                {"from": it.from_ms, "until": it.until_ms, "title": it.title}
-                for it in told
-                if it.kind in _OUTAGES and it.from_ms <= over_ms and (it.until_ms is None or it.until_ms >= since_ms)
-            ]
-            found.append({"client": client, "name": name, "from": since_ms, "until": until_ms, "cluster": cluster})
-        return found
+            found += [Gap(name, f"{topic}-{at}", since, None, at_ms) for at, since in waits if at_ms - since > 1_000]
+        return sorted(found, key=lambda it: -it.since_ms)[:MAX_GAPS]
 
     def spans(self, since_ms: int) -> list[dict[str, Any]]:
         """The gaps as bars of the timeline."""
         return [
-            Span(lane="clients", kind="stalled", label=f"{client}: no ack from {name}", from_ms=since, until_ms=until).to_dict()
-            for client, name, since, until in self._outages()
-            if until is None or until >= since_ms
+            Span(
+                lane="clients",
+                kind="stalled",
+                label=f"{gap.client}: no ack from {gap.partition}",
+                from_ms=gap.since_ms,
+                until_ms=gap.until_ms,
+            ).to_dict()
+            for gap in self.gaps()
+            if gap.until_ms is None or gap.until_ms >= since_ms
         ]
 
     # --- the one that the page runs
@@ -185,8 +208,7 @@ class Clients:
 
     async def start(self, topic: object, rate: object, *, operator: bool) -> None:
         """Raises Refused."""
-        if not operator:
-            raise Refused(403, "this link is for looking only: the operator's link may do that")
+        check_operator(operator)
         if not isinstance(topic, str) or not 0 < len(topic) <= 249 or topic.startswith("-"):
             raise Refused(400, "topic: allowed is the name of a topic")
         if not isinstance(rate, int) or isinstance(rate, bool) or not 1 <= rate <= MAX_RATE:
@@ -208,7 +230,7 @@ class Clients:
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.PIPE,
             limit=_MAX_LINE,
-            env={**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)},
+            env=own_environment(),
             start_new_session=True,
         )
         self._reading = asyncio.create_task(self._read(self._child))
@@ -224,8 +246,7 @@ class Clients:
 
     async def stop(self, *, operator: bool) -> None:
         """Raises Refused."""
-        if not operator:
-            raise Refused(403, "this link is for looking only: the operator's link may do that")
+        check_operator(operator)
         if not self.running:
             raise Refused(409, "the page's client does not run")
         assert self._child is not None and self._child.stdin is not None

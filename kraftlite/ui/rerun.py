@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 import shlex
 import sys
 import tempfile
@@ -16,10 +15,11 @@ from pathlib import Path
 from typing import Any, Final
 
 import kraftlite
+from kraftlite.local.process import own_environment
 from kraftlite.obs.recording_reader import RecordingError, read
 from kraftlite.sim.fault_plan import parse
 from kraftlite.sim.plans import MAX_SEED, parse_plan
-from kraftlite.ui.acts import Refused
+from kraftlite.ui.acts import Refused, check_operator
 from kraftlite.ui.replay import tape_of
 
 RUN_S: Final = 300.0
@@ -64,8 +64,7 @@ class Reruns:
         """`seed`: another one, or none. `changes`: pairs of a number of a fault (one more than there are: a new one) and its
         line, or null without it. Returns what `kraftlite sim --what-if -o json` tells, and the `tape` of the changed run. Raises
         Refused."""
-        if not operator:
-            raise Refused(403, "this link is for looking only: the other link may run it again")
+        check_operator(operator, "the other link may run it again")
         options = self._options(given)
         if self._busy:
             raise Refused(429, "another run is under way")
@@ -125,7 +124,7 @@ class Reruns:
                 stdin=asyncio.subprocess.DEVNULL,
                 stdout=out,
                 stderr=err,
-                env={**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)},
+                env=own_environment(),
                 start_new_session=True,
             )
             try:

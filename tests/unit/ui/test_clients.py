@@ -13,7 +13,7 @@ pytest.importorskip("uvicorn")
 from kraftlite.local.workload import GAP_MS, MAX_GAPS, Account
 from kraftlite.obs.explain import History
 from kraftlite.ui.acts import Refused
-from kraftlite.ui.clients import MAX_CLIENTS, OWN, SILENT_MS, Clients
+from kraftlite.ui.clients import MAX_CLIENTS, OWN, SILENT_MS, Clients, outages
 
 NOW = 100_000
 
@@ -64,7 +64,7 @@ def test_the_words_of_a_client_are_its_own(tmp_path: Path) -> None:
     assert (words["longest_ms"], words["waits_ms"], words["old"], words["consumed"]) == (890, NOW - 3_000, False, None)
     assert [it["text"] for it in clients.headlines(NOW)] == ["the client test has no acknowledgement from orders-0"]
     assert clients.headlines(NOW + SILENT_MS + 1) == [], "what it says no more is not told of now"
-    told = clients.outages(History([]))
+    told = outages(clients.gaps(), History([]))
     assert [(it["name"], it["from"], it["until"], it["cluster"]) for it in told] == [
         ("orders-0", NOW - 3_000, None, []),
         ("orders-0", 10, 900, []),
