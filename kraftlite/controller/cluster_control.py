@@ -87,12 +87,11 @@ class ClusterControl:
     def directory_online(self, broker_id: NodeId, directory: UUID | None) -> bool:
         """Return whether a replica in `directory` may be used (JB-01). A registration without any directory is older than
         directories are, and says nothing of them."""
-        if directory is None or directory in (UNASSIGNED_DIR, MIGRATING_DIR):
-            return True
         registration = self.brokers.get(broker_id)
-        if directory == LOST_DIR or registration is None:
-            return False
-        return not registration.log_dirs or directory in registration.log_dirs
+        known = () if registration is None else registration.log_dirs
+        if directory is None or directory in known or directory in (UNASSIGNED_DIR, MIGRATING_DIR):
+            return True
+        return registration is not None and not known and directory != LOST_DIR
 
     def first_directory(self, broker_id: NodeId) -> UUID:
         """Return the directory of a new replica: a broker that has only one need not say which it takes (JB-03)."""

@@ -123,7 +123,7 @@ class ElectionControl:
                 unclean = self._configs.unclean_election_enabled(info.name)
                 rules = self.elr_rules(info.name, removed if lost else None)
                 policy = policies[info.name] = (Election.UNCLEAN if unclean else Election.ONLINE, rules)
-            isr = tuple(member for member in info.partitions[index].isr if member != removed)
+            isr = tuple([member for member in info.partitions[index].isr if member != removed])
             target = PartitionTarget(isr=isr)
             record = self.change(info, index, target, policy[0], removed=removed, added=added, gone=gone, elr=policy[1])
             if record is not None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 from uuid import UUID
 
 from kraftlite.metadata.records import PartitionChangeRecord
@@ -25,9 +25,9 @@ class Election(Enum):
     """Elects as ONLINE does; when that finds no replica, any acceptable one: records may be lost."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class PartitionTarget:
-    """The goal of a change; None leaves the field as it is."""
+    """The goal of a change; None leaves the field as it is. Made for each partition of a broker that fails (ADR 11)."""
 
     isr: tuple[NodeId, ...] | None = None
     replicas: tuple[NodeId, ...] | None = None
@@ -53,8 +53,7 @@ class ElrRules:
 WITHOUT_ELR: Final = ElrRules()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Elected:
+class _Elected(NamedTuple):
     leader: NodeId | None
     unclean: bool = False
 
@@ -93,9 +92,7 @@ class PartitionChangeBuilder:
     def build(self, topic_id: UUID, index: int) -> PartitionChangeRecord | None:
         old = self._old
         self._complete_reassignment()
-        # The order of the ISR is that of the assignment, so that equal sets are equal tuples.
-        order = {replica: position for position, replica in enumerate(self.replicas)}
-        self.isr = tuple(sorted(self.isr, key=lambda member: order.get(member, len(order))))
+        self._sort_isr()
         self._populate_elr()
         elected = self._elect()
         changes: dict[str, Any] = {}
@@ -110,7 +107,7 @@ class PartitionChangeBuilder:
             changes["isr"] = self.isr
         self._trim_elr(changes.get("isr", old.isr))
         lost = any(member not in changes["isr"] for member in old.isr) if "isr" in changes else False
-        shrunk = any(replica not in self.replicas for replica in old.replicas)
+        shrunk = self.replicas is not old.replicas and any(replica not in self.replicas for replica in old.replicas)
         if "leader" not in changes and (shrunk or (lost and self._bump_on_shrink)):
             changes["leader"] = old.leader
         wanted = (
@@ -122,10 +119,18 @@ class PartitionChangeBuilder:
             ("elr", self.elr, old.elr),
             ("last_known_elr", self._last_known(elected.leader), old.last_known_elr),
         )
-        changes.update((name, new) for name, new, current in wanted if new != current)
+        changes.update({name: new for name, new, current in wanted if new != current})
         if not changes:
             return None
         return PartitionChangeRecord(topic_id=topic_id, partition=index, **changes)
+
+    def _sort_isr(self) -> None:
+        """The order of the ISR is that of the assignment, so that equal sets are equal tuples."""
+        isr = self.isr
+        ordered = tuple([replica for replica in self.replicas if replica in isr])
+        if len(ordered) < len(isr):
+            ordered += tuple(member for member in isr if member not in ordered)
+        self.isr = ordered
 
     def _elect(self) -> _Elected:
         leader = self._old.leader
@@ -169,7 +174,7 @@ class PartitionChangeBuilder:
         enough = min(self._rules.min_isr, len(self.replicas)) if self._rules.enabled else 1
         if len(isr) >= enough:
             self.elr = ()
-        elif any(member in isr for member in self.elr):
+        elif self.elr and any(member in isr for member in self.elr):
             self.elr = tuple(member for member in self.elr if member not in isr)
 
     def _last_known(self, leader: NodeId | None) -> tuple[NodeId, ...]:

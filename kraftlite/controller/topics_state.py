@@ -81,7 +81,12 @@ class TopicsState:
         return name in self.topic_ids
 
     def partitions_with_broker_in_isr(self, broker_id: NodeId) -> list[PartitionRef]:
-        return _in_order(self._isr_of.get(broker_id))
+        """List them, those that it leads first: nobody can write there until somebody else leads, and the records of a failure
+        are written and carried out in this order."""
+        found, led = _in_order(self._isr_of.get(broker_id)), self._led_by.get(broker_id)
+        if not led:
+            return found
+        return sorted(found, key=lambda reference: reference[0].key(reference[1]) not in led)
 
     def partitions_with_broker_in_elr(self, broker_id: NodeId) -> list[PartitionRef]:
         return _in_order(self._elr_of.get(broker_id))

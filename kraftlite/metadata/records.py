@@ -130,10 +130,10 @@ class PartitionRecord:
     last_known_elr: tuple[NodeId, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True, unsafe_hash=True)
 class PartitionChangeRecord:
     """A change of one partition. Replaying it raises the partition epoch by one, always; and the leader epoch by one when
-    `leader` is not UNCHANGED (CM-26)."""
+    `leader` is not UNCHANGED (CM-26). Nobody changes it once it is made: a failure makes one for every partition (ADR 11)."""
 
     topic_id: UUID
     partition: int

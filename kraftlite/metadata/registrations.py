@@ -117,9 +117,10 @@ class ControllerRegistration:
         )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True, unsafe_hash=True)
 class PartitionRegistration:
-    """A partition at one moment of the metadata log. Tuples of ids are in assignment order.
+    """A partition at one moment of the metadata log. Tuples of ids are in assignment order. Nobody changes it once it is made:
+    each change of a partition makes a new one on every node, two on a controller (ADR 11).
 
     Invariants (20, 21): isr ⊆ replicas; leader None or ∈ isr; epochs never decrease, each change raises the partition epoch
     by exactly one. `elr`: replicas out of the ISR that have everything below the HW; `last_known_elr`: who led last, while nobody
@@ -189,14 +190,14 @@ class PartitionRegistration:
 
     def merge(self, change: PartitionChangeRecord) -> PartitionRegistration:
         """The partition after `change` (CM-26, ML-16)."""
-        replicas = self.replicas if change.replicas is UNCHANGED else change.replicas
-        raises_leader_epoch = change.leader is not UNCHANGED  # the present leader is named where only the epoch is to rise
-        return replace(
-            self,
-            replicas=replicas,
+        leader, leader_epoch = self.leader, self.leader_epoch
+        if change.leader is not UNCHANGED:  # the present leader is named where only the epoch is to rise
+            leader, leader_epoch = change.leader, leader_epoch + 1
+        return PartitionRegistration(
+            replicas=self.replicas if change.replicas is UNCHANGED else change.replicas,
             isr=self.isr if change.isr is UNCHANGED else change.isr,
-            leader=self.leader if change.leader is UNCHANGED else change.leader,
-            leader_epoch=self.leader_epoch + (1 if raises_leader_epoch else 0),
+            leader=leader,
+            leader_epoch=leader_epoch,
             partition_epoch=self.partition_epoch + 1,
             recovering=self.recovering if change.recovering is UNCHANGED else change.recovering,
             removing_replicas=self.removing_replicas if change.removing_replicas is UNCHANGED else change.removing_replicas,

@@ -82,6 +82,29 @@ class LeaderState:
                 bound = follower_leo
         return bound
 
+    def joining(
+        self,
+        leo: int,
+        hw: int,
+        now_ms: int,
+        lag_time_max_ms: int,
+        eligible: Eligible,
+        fetched_by: NodeId | None,
+        struck: tuple[NodeId, ...],
+    ) -> tuple[NodeId, ...]:
+        """List who is to be proposed for the ISR of a log that ends at `leo`.
+
+        Without a fetch at hand only those may join that are caught up: old progress of a silent replica proves nothing. Nor may
+        those whom the controller has just `struck`: their next fetch, or newer metadata, says that they are there.
+        """
+        return tuple(
+            broker_id
+            for broker_id, follower in self.followers.items()
+            if broker_id not in struck
+            and (broker_id == fetched_by or follower.is_caught_up(leo, now_ms, lag_time_max_ms))
+            and self.may_join(follower, hw, eligible)
+        )
+
     def may_join(self, follower: FollowerProgress, hw: int, eligible: Eligible) -> bool:
         """Return whether a follower may join the ISR (RP-21). `leo` is of this leader epoch, because progress is forgotten
         when a new one begins."""

@@ -179,6 +179,7 @@ class Partition:
             log.assign_epoch_start(registration.leader_epoch, start)
         leader = self.leader
         assert leader is not None
+        asked_out = () if leader.isr.pending is None else leader.isr.pending.removed
         leader.isr.commit(isr, registration.recovering)
         leader.assign((r for r in self.replicas if r != self._env.broker_id), now_ms)
         if not same_epoch:
@@ -198,7 +199,7 @@ class Partition:
             self._role_changed()
         else:
             leader.trace.isr_committed(old_isr, isr, self.partition_epoch, self.min_isr, cause)
-        self._after_isr_change(now_ms, old_isr)
+        self._after_isr_change(now_ms, old_isr, struck=tuple([it for it in old_isr if it not in isr and it not in asked_out]))
         self.check()
         return not same_epoch
 
@@ -340,6 +341,8 @@ class Partition:
         if leader is None or log is None or len(leader.isr.committed) < self.min_isr or self._unheard is not None:
             return False
         old = log.hw
+        if old == log.leo:
+            return False
         new = leader.hw_bound(log.leo, now_ms, self._env.lag_time_max_ms, self._eligible)
         if new <= old:
             return False
@@ -409,17 +412,11 @@ class Partition:
             self.maybe_advance_hw(now_ms)
             wake_all(self.start_waiters)
 
-    def _maybe_expand(self, now_ms: int, fetched_by: NodeId | None = None) -> None:
-        """Without a fetch at hand only those may join that are caught up: old progress of a silent replica proves nothing."""
+    def _maybe_expand(self, now_ms: int, fetched_by: NodeId | None = None, struck: tuple[NodeId, ...] = ()) -> None:
         leader, log = self.leader, self.log
         if leader is None or log is None or leader.isr.pending is not None or len(leader.isr.committed) == len(self.replicas):
             return
-        added = tuple(
-            broker_id
-            for broker_id, follower in leader.followers.items()
-            if (broker_id == fetched_by or follower.is_caught_up(log.leo, now_ms, self._env.lag_time_max_ms))
-            and leader.may_join(follower, log.hw, self._eligible)
-        )
+        added = leader.joining(log.leo, log.hw, now_ms, self._env.lag_time_max_ms, self._eligible, fetched_by, struck)
         if added:
             isr = in_order((*leader.isr.committed, *added), self.replicas)
             self._propose(leader, isr, added=added, removed=())
@@ -490,11 +487,14 @@ class Partition:
             self.maybe_advance_hw(now_ms)
         return then in ("retried", "withdrawn")
 
-    def _after_isr_change(self, now_ms: int, old: tuple[NodeId, ...], *, may_expand: bool = True) -> None:
-        """The ISR can be down to this broker alone; or below minISR, which no waiting produce survives (RP-03)."""
+    def _after_isr_change(
+        self, now_ms: int, old: tuple[NodeId, ...], *, may_expand: bool = True, struck: tuple[NodeId, ...] = ()
+    ) -> None:
+        """The ISR can be down to this broker alone; or below minISR, which no waiting produce survives (RP-03). `struck`: who was
+        taken out of it without this leader's asking, because its broker fails: the record that fences that one comes last."""
         self.maybe_advance_hw(now_ms, "isr", tuple(member for member in old if member not in self.committed_isr))
         if self.under_min_isr:
             self.fail_waiting(ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND)
         if may_expand:
-            self._maybe_expand(now_ms)
+            self._maybe_expand(now_ms, struck=struck)
         wake_all(self.start_waiters)  # replicas may have been taken away

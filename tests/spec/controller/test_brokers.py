@@ -10,7 +10,7 @@ from kraftlite.controller.heartbeats import BrokerControlState, HeartbeatManager
 from kraftlite.metadata.features import METADATA_VERSION
 from kraftlite.metadata.records import BrokerRegistrationChangeRecord, PartitionChangeRecord, RegisterBrokerRecord
 from kraftlite.model.errors import ApiError, ErrorCode
-from kraftlite.model.ids import NodeId
+from kraftlite.model.ids import UNCHANGED, NodeId
 from kraftlite.model.messages.controller import (
     BrokerHeartbeatRequest,
     ControllerRegistrationRequest,
@@ -246,6 +246,23 @@ def test_cm_10_session_expiry_fences_with_the_fence_record_last() -> None:
         BrokerRegistrationChangeRecord,
     ]
     assert (world.partition("t", 0).leader, world.partition("t", 0).isr) == (2, (2,))
+
+
+def test_cm_10_what_it_led_gets_its_leader_before_other_isrs_become_smaller() -> None:
+    world = World()
+    world.start_brokers(1, 2, 3)
+    world.create("a", assignments=[[2, 1, 3], [1, 2, 3], [3, 1, 2], [1, 3, 2]])
+    world.create("b", assignments=[[2, 3, 1], [1, 3, 2]])
+    world.fence(1)
+    (batch,) = [
+        it.records for it in world.quorum.batches if it.records and isinstance(it.records[-1], BrokerRegistrationChangeRecord)
+    ][-1:]
+    changes = [record for record in batch if isinstance(record, PartitionChangeRecord)]
+    named = [(world.state.replication.name_of(record.topic_id), record.partition) for record in changes]
+    assert named == [("a", 1), ("a", 3), ("b", 1), ("a", 0), ("a", 2), ("b", 0)]
+    assert [record.leader is not UNCHANGED for record in changes] == [True] * 3 + [False] * 3
+    assert batch[-1] == BrokerRegistrationChangeRecord(broker_id=NodeId(1), broker_epoch=world.epochs[1], fenced=True)
+    check_invariants(world.active.core)
 
 
 def test_cm_11_unfencing_revives_what_only_this_broker_can_lead() -> None:

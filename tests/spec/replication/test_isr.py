@@ -148,6 +148,59 @@ def test_rp_22_one_change_per_partition_and_one_request_per_broker() -> None:
     assert again is not None and again.partitions == (pending.item,)
 
 
+def test_rp_21_who_is_taken_out_by_a_failure_is_not_proposed_before_it_is_fenced() -> None:
+    """The partitions come before the record that fences their broker, and of thousands much earlier."""
+    c = StepCluster()
+    c.create()
+    c.replicate()
+    c.controller.leave_isrs(c[3].id)
+    c.publish()
+    partition = c[1].partition()
+    assert partition.committed_isr == (1, 2) and partition.pending_isr is None
+    c.controller.set_fenced(c[3].id, True)
+    c.publish()
+    assert c[1].alter_request() is None
+
+
+@pytest.mark.parametrize("lives", ["fetches", "registrations change"])
+def test_rp_21_who_is_taken_out_and_lives_is_proposed_at_its_next_sign(lives: str) -> None:
+    c = StepCluster()
+    c.create()
+    c.replicate()
+    c.controller.leave_isrs(c[3].id)
+    c.publish()
+    assert c[1].partition().pending_isr is None
+    if lives == "fetches":
+        c[1].produce(["a"], acks=1)
+        c.fetch(3)
+        c.fetch(3)
+    else:
+        c.controller.set_fenced(c[3].id, True)
+        c.publish()
+        c.controller.set_fenced(c[3].id, False)
+        c.publish()
+    c.settle_isr()
+    assert c.controller.registration().isr == (1, 2, 3)
+
+
+def test_rp_21_who_has_caught_up_while_its_removal_was_asked_for_is_proposed_at_once() -> None:
+    """The metadata may say what this leader has asked for before the controller's answer does."""
+    c = StepCluster()
+    c.create()
+    c.replicate()
+    c[1].produce(["a"], acks=1)
+    c.fetch(2)
+    c.fetch(2)
+    c.tick(10_001)
+    request = c[1].alter_request()
+    assert request is not None and c[1].partition().pending_isr.removed == (3,)
+    c.fetch(3)
+    c.fetch(3)
+    c.controller.alter_partition(request)
+    c.publish()
+    assert c[1].partition().committed_isr == (1, 2) and c[1].partition().pending_isr.added == (3,)
+
+
 def test_rp_23_success_commits() -> None:
     c = proposing()
     c[1].take_alter(answer(ErrorCode.NONE, leader_id=c[1].id, leader_epoch=3, isr=(c[1].id, c[2].id), partition_epoch=6))
