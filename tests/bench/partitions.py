@@ -183,6 +183,9 @@ def measure(side: Side, count: int, steps: Sequence[str]) -> dict[str, Any]:
         time.sleep(IDLE_S)
         used = [(now - before[name]) / IDLE_S for name, now in side.cpu_s().items() if name.startswith("broker")]
         side.tell("idle CPU of a broker, cores", round(max(used), 3))
+    began = time.perf_counter()
+    all_serve(everywhere, names, count)
+    side.tell("to ask each leader, with nothing to wait for, s", round(time.perf_counter() - began, 1))
     victim = max(side.bootstrap)
     others = ",".join(address for broker, address in side.bootstrap.items() if broker != victim)
     if "failover" in steps:
