@@ -143,8 +143,8 @@ class Partition:
     # --- roles --------------------------------------------------------------------------------------------------------
 
     def attach_log(self, log: Log, checkpointed_hw: int) -> None:
-        """The HW starts from its checkpoint, within [log start, leo] (RP-16)."""
-        self.log, self.offline_reason = log, None
+        """The HW starts from its checkpoint, within [log start, leo] (RP-16). Its role is yet to be heard of."""
+        self.log, self.offline_reason, self.leader_epoch, self.partition_epoch = log, None, -1, -1
         log.update_hw(checkpointed_hw)
 
     def fail_to_open(self, registration: PartitionRegistration, reason: str) -> None:

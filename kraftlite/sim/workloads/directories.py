@@ -1,22 +1,33 @@
-"""A simulated administrator who moves replicas between the log directories of their brokers, and takes some of it back."""
+"""Simulated administrators who move replicas between the log directories of their brokers.
+
+One takes some of it back. The other, in a third of the seeds, deletes a topic while its replicas are moved, and creates it again;
+its tenant writes to it and reads.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import random
 from collections.abc import Coroutine, Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
 from kraftlite.model.errors import ApiError
+from kraftlite.model.messages.controller import DeleteTopicsRequest, TopicSelector
 from kraftlite.model.topic_partition import TopicPartition
 from kraftlite.runtime.ports import TransportError
-from kraftlite.sim.client import SimClient
+from kraftlite.sim.client import SimAdmin, SimClient
 from kraftlite.sim.history import History
 from kraftlite.sim.services.directories import ALTER_DIR, AlterDirAsk
+from kraftlite.sim.shape import TopicPlan
+from kraftlite.sim.workloads.admin import SimTenant
+from kraftlite.sim.workloads.admin_topics import NAMES
+from kraftlite.sim.workloads.creation import TIMEOUT_MS, create
 
 if TYPE_CHECKING:
     from kraftlite.sim.cluster import SimCluster
 
 NUMBER: Final = 230
+TENANT_GAP_US: Final = 20_000
 GAPS_US: Final = (100_000, 400_000, 1_500_000)
 """The mean times between two wishes, one of which a seed takes."""
 
@@ -26,6 +37,11 @@ def visit(
 ) -> Iterator[tuple[SimClient, Coroutine[None, None, None]]]:
     it = DirectoryAdmin(cluster, NUMBER, "directories", history)
     yield it, it.run(sorted(partitions), it.rng.choice(GAPS_US))
+    if random.Random(f"directories/reborn/{cluster.seed}").randrange(3) == 0:
+        other = RebornAdmin(cluster, NUMBER + 1, "reborn", history)
+        yield other, other.run()
+        tenant = SimTenant(cluster, history)
+        yield tenant, tenant.run(TENANT_GAP_US)
 
 
 class DirectoryAdmin(SimClient):
@@ -40,3 +56,24 @@ class DirectoryAdmin(SimClient):
             for path in rng.sample(paths, rng.choice((1, 1, 1, 2))):  # at times another one at once
                 with contextlib.suppress(TransportError, ApiError):
                     await self.call(broker.node_id, ALTER_DIR, AlterDirAsk(tp, path))
+
+
+class RebornAdmin(SimAdmin):
+    """Deletes a topic before, while and after the copies of its replicas take their places, and creates it again under its name
+    (JB-11): nothing of the former one may be in the directories of the new one, or in its logs."""
+
+    async def run(self) -> None:
+        rng, brokers = self.rng, self.cluster.brokers
+        plan = TopicPlan(name=NAMES[0], partitions=2, replication=min(3, len(brokers)), config={})
+        while not self.stopping:
+            await self.pause(rng.choice((1, 50_000, 400_000)))
+            await self.do("create_topics", create(plan), {"topic": plan.name, "partitions": plan.partitions})
+            await self.pause(rng.choice((50_000, 400_000, 1_500_000)))
+            for broker in brokers:
+                for index in range(plan.partitions):
+                    ask = AlterDirAsk(TopicPartition(plan.name, index), rng.choice(broker.config.log_dirs))
+                    with contextlib.suppress(TransportError, ApiError):
+                        await self.call(broker.node_id, ALTER_DIR, ask)
+            await self.pause(rng.choice((1, 5_000, 50_000, 500_000)))
+            gone = DeleteTopicsRequest(topics=(TopicSelector(name=plan.name, topic_id=None),), timeout_ms=TIMEOUT_MS)
+            await self.do("delete_topics", gone, {"topic": plan.name})

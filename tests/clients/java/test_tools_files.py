@@ -118,7 +118,8 @@ def test_the_metadata_log(data: Path, tmp_path: Path) -> None:
         done = CliRunner().invoke(log_dump, ["-o", "json", str(file)])
         assert done.exit_code == 0
         found = [json.loads(line) for line in done.output.splitlines()]
-        assert [line["payload"] for line in found if "payload" in line] == payloads != []
+        assert [line["payload"] for line in found if "payload" in line] == payloads
+        assert payloads or file.name.startswith("0" * 20), "only what it was formatted with has none"
         if file in snapshots:
             assert any("SnapshotHeader" in line for line in lines) and any("SnapshotFooter" in line for line in lines)
     lines = dump(logs[0], flags=("--cluster-metadata-decoder",))

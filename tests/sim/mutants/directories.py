@@ -8,6 +8,7 @@ from kraftlite.broker.log_moves import LogMoves
 from kraftlite.controller.directory_control import DirectoryControl
 from kraftlite.controller.election_control import ElectionControl
 from kraftlite.log.log import Log
+from kraftlite.replication.partition import Partition
 from tests.sim.mutants.catalog import mutant
 from tests.sim.mutants.patching import Patch
 
@@ -58,6 +59,13 @@ def moved_before_it_is_whole(patch: Patch) -> None:
 def copy_is_not_cut(patch: Patch) -> None:
     """JB-10: KAFKA-16297."""
     patch.set(LogMoves, "_diverging", staticmethod(lambda copy, current: None))
+
+
+@mutant("late-replica-is-not-fetched", "a replica that could not be made at first is fetched from nobody", expects=("31",))
+def late_replica_is_not_fetched(patch: Patch) -> None:
+    """RP-33, JB-07: kraftlite's own, found by a topic that is created while directories fail."""
+    found = "self.log, self.offline_reason, self.leader_epoch, self.partition_epoch = log, None, -1, -1"
+    patch.edit(Partition, "attach_log", (found, "self.log, self.offline_reason = log, None"))
 
 
 @mutant("old-directory-stays", "the directory that a replica has left is not deleted", expects=("80", "crash", "liveness"))
