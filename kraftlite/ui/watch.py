@@ -10,13 +10,15 @@ import contextlib
 import os
 import time
 from collections.abc import AsyncIterator, Callable
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
+from operator import attrgetter
 from pathlib import Path
 from typing import Any, Final
 
 from kraftlite.local.client import to_nodes
 from kraftlite.local.ledger import LEDGER_NAME
-from kraftlite.local.state import LocalCluster, LocalError, load
+from kraftlite.local.state import LocalCluster, LocalError, LocalNode, load
 from kraftlite.model.errors import ApiError
 from kraftlite.model.ids import Endpoint
 from kraftlite.model.messages.introspection import NodeStatusRequest, ReplicaStatesRequest
@@ -35,6 +37,10 @@ IDLE_MS: Final = 1_000
 TIMEOUT_MS: Final = 1_000
 REPLICAS_A_SECOND: Final = 2_000
 """A broker with many replicas is asked for them less often: it may not cost the brokers more than about one percent."""
+
+
+_DOORS: Final = 16
+"""Threads that ask for the states of nodes in containers, of which a frozen one keeps its thread for seconds."""
 
 
 def now_ms() -> int:
@@ -64,6 +70,7 @@ class Watcher:
         self._transport = transport
         self._wake = asyncio.Event()
         self._tasks: dict[int, asyncio.Task[None]] = {}
+        self._doors = ThreadPoolExecutor(_DOORS, thread_name_prefix="doors")
         self._take(self.cluster)
 
     @property
@@ -73,7 +80,8 @@ class Watcher:
     # --- the nodes and their processes
 
     def look(self) -> None:
-        """Read the description of the cluster and the state of each process. Blocks for a moment: it is short files of /proc."""
+        """Read the description of the cluster and the state of each process. Blocks for a moment: it is short files of /proc.
+        What is in containers is asked with the nodes, as a frozen one does not answer."""
         try:
             self._take(load(self.data_dir))
             self.gone = None
@@ -88,7 +96,9 @@ class Watcher:
             words = self.nodes.get(node.id)
             if words is None:
                 words = self.nodes[node.id] = NodeWords(id=node.id, roles=node.roles)
-            words.kafka, words.grpc, words.process = node.kafka, node.grpc, node.state
+            words.kafka, words.grpc = node.kafka, node.grpc
+            if not node.contained:
+                words.process = node.state
         for gone in [node_id for node_id in self.nodes if all(node.id != node_id for node in cluster.nodes)]:
             del self.nodes[gone]
 
@@ -128,6 +138,10 @@ class Watcher:
         if self.record.version != version:
             self.faults = self.record.history().faults
 
+    def close(self) -> None:
+        self._doors.shutdown(wait=False, cancel_futures=True)
+        self.record.close()
+
     def finish(self) -> None:
         """End the recording with what is new since the last turn."""
         if self.recorder is not None:
@@ -151,10 +165,15 @@ class Watcher:
             recorder.event(event.ms, event.node, event.event, {**event.facts, **cause})
         recorder.turn(at_ms)
 
+    def _node(self, node_id: int) -> LocalNode | None:
+        return next((it for it in self.cluster.nodes if it.id == node_id), None)
+
     async def _ask(self, node_id: int) -> None:
         replicas_at = 0.0
         while (words := self.nodes.get(node_id)) is not None:
             words.every_ms = self.every_ms
+            if (node := self._node(node_id)) is not None and node.contained:
+                words.process = await asyncio.get_running_loop().run_in_executor(self._doors, attrgetter("state"), node)
             if words.process == "stopped" or not words.grpc:
                 words.error = None
                 await asyncio.sleep(self.every_ms / 1000)
@@ -212,7 +231,7 @@ async def watching(data_dir: Path) -> AsyncIterator[Watcher]:
             yield watcher
         finally:
             await watcher.clients.close()
-            watcher.record.close()
+            watcher.close()
 
 
 async def record(data_dir: Path, write: Callable[[bytes], object], *, max_bytes: int, for_s: float | None) -> Recorder:
