@@ -62,7 +62,7 @@ def ui(
     if html is not None:
         raise click.UsageError("--html needs a recording: kraftlite record FILE makes one of the local cluster")
     with page_needs():
-        from kraftlite.ui.guard import Tokens, WeakToken
+        from kraftlite.ui.guard import TOKEN_VARIABLE, Tokens, WeakToken
         from kraftlite.ui.serve import listen, serve
     directory = data_dir_of(data_dir)
 
@@ -79,6 +79,7 @@ def ui(
 
     try:
         tokens = Tokens.of(os.environ)
+        os.environ.pop(TOKEN_VARIABLE, None)  # what is started from here, such as a node, has no use for it
     except WeakToken as error:
         raise click.ClickException(str(error)) from None
     with local_errors():
