@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from bisect import bisect_left
 from typing import Final
 
@@ -23,7 +24,7 @@ class LoopLag:
     def start(self) -> None:
         """On the loop that is measured."""
         self._loop = asyncio.get_running_loop()
-        self._due(self._loop.time() + EVERY_S)
+        self._schedule()
 
     def stop(self) -> None:
         if self._next is not None:
@@ -34,12 +35,11 @@ class LoopLag:
         self.counts[bisect_left(BOUNDS_S, late_s)] += 1
         self.total_s += late_s
 
-    def _due(self, at: float) -> None:
+    def _schedule(self) -> None:
         assert self._loop is not None
-        self._next = self._loop.call_at(at, self._tick, at)
+        # Not the time of the loop, which stands still while its callbacks run.
+        self._next = self._loop.call_later(EVERY_S, self._tick, time.monotonic() + EVERY_S)
 
     def _tick(self, due: float) -> None:
-        assert self._loop is not None
-        now = self._loop.time()
-        self.note(max(0.0, now - due))
-        self._due(now + EVERY_S)
+        self.note(max(0.0, time.monotonic() - due))
+        self._schedule()

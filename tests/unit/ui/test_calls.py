@@ -150,6 +150,40 @@ async def test_a_viewer_may_do_nothing_that_changes_anything(pages: dict[str, Fr
             assert found.status in ((403,) if kind == LIVE else (403, 409)), call.name
 
 
+FOREIGN = (
+    {"Host": "evil.example:8088"},
+    {"Host": "127.0.0.1:8089"},
+    {"Origin": "http://127.0.0.1:18779"},
+    {"Origin": "null"},
+    {"Sec-Fetch-Site": "same-site"},
+    {"Sec-Fetch-Site": "cross-site"},
+)
+"""What requests of a page at another port of this machine, and of one that has rebound its name to here, cannot leave out."""
+
+
+@pytest.mark.parametrize("kind", [LIVE, TAPE])
+async def test_no_call_is_answered_to_a_foreign_page_or_a_stranger(pages: dict[str, Front], kind: str) -> None:
+    """Each one, also those that come later: the description has them all."""
+    guard = pages[kind].guard
+    session = pages[kind].sessions.open("operator")
+    for call in calls(kind):
+        body = json.dumps(GOOD.get(call.name, {"kind": "end"})).encode() if call.method == "POST" else b""
+        cookie = {**HOST, **WRITE, "Origin": "http://127.0.0.1:8088", "Cookie": f"{guard.cookie}={session}"}
+        for foreign in FOREIGN:
+            found = await ask(guard, call.path, method=call.method, headers={**cookie, **foreign}, body=body)
+            assert found.status == 403, (call.name, foreign)
+        if call.method == "POST":
+            for missing in ("X-Kraftlite", "Origin"):
+                headers = {name: value for name, value in cookie.items() if name != missing}
+                assert (await ask(guard, call.path, method="POST", headers=headers, body=body)).status == 403, (
+                    call.name,
+                    missing,
+                )
+        if call.name != "session":
+            stranger = {**HOST, **WRITE, "Origin": "http://127.0.0.1:8088"}
+            assert (await ask(guard, call.path, method=call.method, headers=stranger, body=body)).status == 401, call.name
+
+
 def test_what_a_schema_says_is_checked() -> None:
     """The check can fail."""
     call = next(it for it in CALLS if it.name == "faults")
