@@ -19,7 +19,7 @@ _MOST_BYTES: Final = 64 << 10
 
 
 class _Stays(urllib.request.HTTPRedirectHandler):
-    """What was meant for one collector does not go to another that it names."""
+    """Follows no redirection: traces for one collector do not go to another that it names."""
 
     def redirect_request(self, *args: Any) -> None:
         return None

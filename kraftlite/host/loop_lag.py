@@ -1,4 +1,4 @@
-"""How late the loop of a node is: a tick that is due every 100 ms says by how much it came too late."""
+"""Measures how late the loop of a node is: a tick that is due every 100 ms says by how much it came too late."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How long partitions that a broker leads could not be written to with acks=all, from its trace.
+"""Counts how long partitions that a broker leads could not be written to with acks=all, from its trace.
 
 A partition counts while its ISR is below `min.insync.replicas`, and while its high watermark has stood still for longer than a
 node takes for normal (`partition.hw_stalled`). A partition that nobody leads has nobody here who counts: the controllers tell how
