@@ -12,8 +12,9 @@ import pytest
 from prometheus_client import Metric
 from prometheus_client.parser import text_string_to_metric_families
 
+from kraftlite.host.loop_lag import LoopLag
 from kraftlite.node.metrics import register_gauges
-from kraftlite.node.traffic_metrics import register_traffic
+from kraftlite.node.traffic_metrics import register_loop_lag, register_traffic
 from kraftlite.obs.metrics import Metrics
 from tests.harness.boards import DARK, ENOUGH, NOT_OURS, Series, panels, series_of
 from tests.harness.embedded import Embedded, embedded
@@ -42,6 +43,7 @@ class Pages:
             metrics = Metrics({})
             register_gauges(metrics, host.node, most_partitions=1_000)
             register_traffic(metrics, host.node)
+            register_loop_lag(metrics, LoopLag())
             found.append(("kafka-broker" if host.node.broker is not None else "kafka-controller", metrics))
         return found
 
