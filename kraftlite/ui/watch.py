@@ -10,7 +10,7 @@ import contextlib
 import os
 import time
 from collections.abc import AsyncIterator, Callable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from operator import attrgetter
 from pathlib import Path
@@ -71,6 +71,7 @@ class Watcher:
         self._wake = asyncio.Event()
         self._tasks: dict[int, asyncio.Task[None]] = {}
         self._doors = ThreadPoolExecutor(_DOORS, thread_name_prefix="doors")
+        self._states: dict[int, Future[str]] = {}
         self._take(self.cluster)
 
     @property
@@ -81,7 +82,7 @@ class Watcher:
 
     def look(self) -> None:
         """Read the description of the cluster and the state of each process. Blocks for a moment: it is short files of /proc.
-        What is in containers is asked with the nodes, as a frozen one does not answer."""
+        Nodes in containers are asked on threads, as a frozen one does not answer."""
         try:
             self._take(load(self.data_dir))
             self.gone = None
@@ -97,10 +98,17 @@ class Watcher:
             if words is None:
                 words = self.nodes[node.id] = NodeWords(id=node.id, roles=node.roles)
             words.kafka, words.grpc = node.kafka, node.grpc
-            if not node.contained:
-                words.process = node.state
+            words.process = self._knocked(node, words.process) if node.contained else node.state
         for gone in [node_id for node_id in self.nodes if all(node.id != node_id for node in cluster.nodes)]:
             del self.nodes[gone]
+
+    def _knocked(self, node: LocalNode, before: str) -> str:
+        """The state of a node in a container when it was asked for last; it is asked for again."""
+        asked = self._states.get(node.id)
+        if asked is not None and not asked.done():
+            return before
+        self._states[node.id] = self._doors.submit(attrgetter("state"), node)
+        return before if asked is None else asked.result()
 
     async def run(self) -> None:
         """Until it is cancelled."""
@@ -165,15 +173,10 @@ class Watcher:
             recorder.event(event.ms, event.node, event.event, {**event.facts, **cause})
         recorder.turn(at_ms)
 
-    def _node(self, node_id: int) -> LocalNode | None:
-        return next((it for it in self.cluster.nodes if it.id == node_id), None)
-
     async def _ask(self, node_id: int) -> None:
         replicas_at = 0.0
         while (words := self.nodes.get(node_id)) is not None:
             words.every_ms = self.every_ms
-            if (node := self._node(node_id)) is not None and node.contained:
-                words.process = await asyncio.get_running_loop().run_in_executor(self._doors, attrgetter("state"), node)
             if words.process == "stopped" or not words.grpc:
                 words.error = None
                 await asyncio.sleep(self.every_ms / 1000)
