@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import socket
 import threading
@@ -35,8 +36,8 @@ class Door:
                 guest, _ = self._socket.accept()
             except OSError:
                 return
-            with guest:
-                self.answers.wait()
+            self.answers.wait()
+            with guest, contextlib.suppress(OSError):  # who has waited for too long is gone
                 guest.recv(512)
                 guest.sendall(json.dumps({"done": True, "state": self.says}).encode() + b"\n")
 
