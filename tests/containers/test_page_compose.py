@@ -12,11 +12,11 @@ from typing import Any
 import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from tests.containers.engine import NODES, cluster, docker, eventually
+from tests.containers.engine import NODES, PAGE_PORT, cluster, docker, eventually
 
 pytestmark = pytest.mark.containers
 
-PAGE = "http://127.0.0.1:8088"
+PAGE = f"http://127.0.0.1:{PAGE_PORT}"
 
 
 @pytest.fixture(scope="module", autouse=True, params=["", "1"], ids=["open", "closed"])
@@ -55,7 +55,7 @@ def tokens(stack: None) -> tuple[str, str]:
     return found[0], found[1]
 
 
-def ask(token: str, path: str, body: dict[str, Any] | None = None, host: str = "127.0.0.1:8088") -> tuple[int, Any]:
+def ask(token: str, path: str, body: dict[str, Any] | None = None, host: str = f"127.0.0.1:{PAGE_PORT}") -> tuple[int, Any]:
     headers = {"Authorization": f"Bearer {token}", "X-Kraftlite": "1", "Content-Type": "application/json", "Host": host}
     data = None if body is None else json.dumps(body).encode()
     try:
@@ -141,7 +141,7 @@ def test_a_frozen_container_is_paused_and_holds_up_nobody(tokens: tuple[str, str
 
 
 def test_the_page_is_for_this_machine_and_has_no_docker_socket(tokens: tuple[str, str]) -> None:
-    assert ask(tokens[0], "/api/v1/state", host="kraftlite-ui:8088")[0] == 403
+    assert ask(tokens[0], "/api/v1/state", host=f"kraftlite-ui:{PAGE_PORT}")[0] == 403
     assert ask("x" * 22, "/api/v1/state")[0] == 401
     published = json.loads(docker("inspect", "-f", "{{json .NetworkSettings.Ports}}", "kraftlite-ui"))
     assert {it["HostIp"] for ports in published.values() if ports for it in ports} == {"127.0.0.1"}
