@@ -14,7 +14,7 @@ COPY proto ./proto
 COPY kraftlite ./kraftlite
 COPY pyspark_kraftlite ./pyspark_kraftlite
 RUN python3 -m venv /opt/kraftlite \
- && /opt/kraftlite/bin/pip install --no-cache-dir --disable-pip-version-check .
+ && /opt/kraftlite/bin/pip install --no-cache-dir --disable-pip-version-check '.[ui]'
 
 FROM source AS build
 RUN /opt/kraftlite/bin/pip uninstall -y -q pip \
@@ -53,7 +53,7 @@ EXPOSE 9090
 ENTRYPOINT ["prometheus", "--config.file=/etc/kraftlite/prometheus.yml", "--storage.tsdb.path=/data"]
 
 FROM source AS build-spark
-RUN /opt/kraftlite/bin/pip install --no-cache-dir --disable-pip-version-check '.[spark]' \
+RUN /opt/kraftlite/bin/pip install --no-cache-dir --disable-pip-version-check '.[ui,spark]' \
  && /opt/kraftlite/bin/pip uninstall -y -q pip \
  && /opt/kraftlite/bin/python -m compileall -q /opt/kraftlite/lib
 

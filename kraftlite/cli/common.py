@@ -16,8 +16,8 @@ from kraftlite.model.shown import printable
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-BOOTSTRAP_VARIABLE = "KRAFTLITE_BOOTSTRAP_SERVER"
 DATA_DIR_VARIABLE = "KRAFTLITE_DATA_DIR"
+BOOTSTRAP_VARIABLE = "KRAFTLITE_BOOTSTRAP_SERVER"
 _ACTS_ON_TERMINALS = re.compile("[\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff]")
 """DEL and the C1 controls; line separators and marks that turn the direction of text."""
 
@@ -71,7 +71,7 @@ def bootstrap_of(given: str | None, configured: str | None = None, configured_in
         cluster = load(default_data_dir(os.environ).absolute())
     except LocalError:
         cluster = None
-    if cluster is None or cluster.is_supervised or all(node.state != RUNNING for node in cluster.nodes if node.kafka):
+    if cluster is None or cluster.is_contained or all(node.state != RUNNING for node in cluster.nodes if node.kafka):
         raise click.ClickException(
             f"no broker to ask: give --bootstrap-server, set {BOOTSTRAP_VARIABLE}, or start a local cluster with: kraftlite up"
         )

@@ -46,6 +46,9 @@ from kraftlite.obs.export.mermaid import MOST
     show_default=True,
     help="Print the stories for another tool: Perfetto, ShiViz, Mermaid, or a collector of OpenTelemetry (OTLP in JSON).",
 )
+@click.option(
+    "--otlp", "collector", metavar="URL", help="Send the stories to a collector of OpenTelemetry, such as http://localhost:4318."
+)
 @data_dir_option
 @output_option
 def explain(
@@ -56,6 +59,7 @@ def explain(
     files: tuple[Path, ...],
     metadata: tuple[Path, ...],
     tool: str,
+    collector: str | None,
     data_dir: Path | None,
     output: str,
 ) -> None:
@@ -80,6 +84,8 @@ def explain(
         raise click.UsageError("--trace and --metadata exclude each other")
     if tool != "text" and output == "json":
         raise click.UsageError(f"--format {tool} and --json exclude each other")
+    if collector is not None and (tool != "text" or output == "json"):
+        raise click.UsageError("--otlp sends the stories instead of printing them: without --format and --json")
     if subject is None and not metadata:
         raise click.UsageError(f"explain what? One of {', '.join(KINDS)}")
     try:
@@ -100,7 +106,12 @@ def explain(
         found = explain_events(history, wanted, since_ms=since_ms, until_ms=until_ms, clock=WallClock())
     except UnknownSubject as error:
         raise click.ClickException(str(error)) from None
-    if tool != "text":
+    if collector is not None:
+        from kraftlite.cli.collector import send
+
+        count = len(_exported(found).stories)
+        click.echo(f"{count} {'stories' if count != 1 else 'story'} sent to {send(collector, FORMATS['otlp'](found))}")
+    elif tool != "text":
         _export(found, tool)
     elif output == "json":
         print_json(found.to_dict())
@@ -109,10 +120,14 @@ def explain(
             click.echo(printable(line))
 
 
-def _export(found: Explanation, tool: str) -> None:
+def _exported(found: Explanation) -> Explanation:
     if not found.stories:
         raise click.ClickException(f"{found.subject}: no story to export: nothing that changed it is recorded in this time")
-    text = FORMATS[tool](found)
+    return found
+
+
+def _export(found: Explanation, tool: str) -> None:
+    text = FORMATS[tool](_exported(found))
     if tool == "mermaid" and len(text) > MOST:
         click.echo(
             f"warning: the diagram has {len(text)} characters, and Mermaid draws {MOST} unless its maxTextSize says more: "

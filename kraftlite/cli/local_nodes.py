@@ -209,7 +209,7 @@ def node_of(directory: Path, target: Sequence[str]) -> int:
     cluster = state.load(directory)
     if words.isdecimal():
         return cluster.node(int(words)).id
-    if cluster.is_supervised:
+    if cluster.is_contained:
         from kraftlite.local.supervised import active_controller, leader_of
 
         return cluster.node(active_controller(cluster) if words == "controller" else leader_of(cluster, target[1])).id

@@ -134,6 +134,11 @@ _CLIENT_METRICS = LazyGroup(
         "show": ("client_metrics", "show_command", "The clients that push, and what."),
     },
 )
+_METRICS = LazyGroup(
+    "metrics",
+    "The metrics page of a node.",
+    {"list": ("metrics_list", "list_series", "Every series that it can have.")},
+)
 _PIPELINE = LazyGroup(
     "pipeline",
     "The data pipeline on Spark: pip install 'kraftlite[spark]'.",
@@ -286,6 +291,7 @@ COMMANDS: dict[str, tuple[str, str, str]] = {
     "log-dirs": ("main", "_LOG_DIRS", "The log directories of the brokers."),
     "feature": ("main", "_FEATURE", "Features: describe, upgrade, downgrade, disable."),
     "client-metrics": ("main", "_CLIENT_METRICS", "Subscriptions of client metrics."),
+    "metrics": ("main", "_METRICS", "The series of a node's metrics page: names, types, labels."),
     "reassign": ("main", "_REASSIGN", "Move partitions to other brokers."),
     "user": ("main", "_USER", "Users that log in with SCRAM: add, rotate, delete."),
     "certs": ("main", "_CERTS", "The certificates of a secure local cluster: show, rotate, revoke."),

@@ -209,8 +209,8 @@ def storage_info(config: Path | None, override: tuple[str, ...], output: str) ->
 @click.option(
     "--supervised",
     is_flag=True,
-    help="As the first process of a container: where the environment sets kraftlite.faults.enable, the node is a child, which is "
-    "killed, paused and started again on request.",
+    help="As the first process of a container: the trace lies where the containers of the cluster share it, and where the "
+    "environment sets kraftlite.faults.enable the node is a child, which is killed, paused and started again on request.",
 )
 def start(config: Path | None, override: tuple[str, ...], supervised: bool) -> None:
     """Run a node in the foreground until SIGTERM or Ctrl-C.
@@ -223,8 +223,8 @@ def start(config: Path | None, override: tuple[str, ...], supervised: bool) -> N
     loaded = _load(config, override)
     if supervised and config is not None:
         raise click.UsageError("--supervised is for a node that is configured by its environment, without --config")
-    if supervised and loaded.get_bool("kraftlite.faults.enable"):
-        _supervise(loaded, override)
+    if supervised:
+        override = _beside_others(loaded, override)
     if config is None:
         from kraftlite.model.ids import random_uuid as new_uuid
         from kraftlite.model.ids import uuid_to_str
@@ -242,22 +242,31 @@ def start(config: Path | None, override: tuple[str, ...], supervised: bool) -> N
     sys.exit(serve.run(None if config is None else str(config), {**_closing(config), **pairs(override, "--override")}))
 
 
-def _supervise(loaded: ServerConfig, override: tuple[str, ...]) -> None:
-    """Become the supervisor of the node. Returns when nobody could find it, and the node runs without one."""
+def _beside_others(loaded: ServerConfig, override: tuple[str, ...]) -> tuple[str, ...]:
+    """The overrides of a node in a container, whose trace lies in the directory that its cluster shares, where `kraftlite logs`,
+    `explain` and the page find it. Where faults are enabled this becomes the supervisor of the node, and does not return."""
     from kraftlite.local.container import NODES_VARIABLE, described
 
+    faults = loaded.get_bool("kraftlite.faults.enable")
     with local_errors():
         cluster = described(os.environ)
         if cluster is None:
-            click.echo(f"warning: the node has no supervisor: {NODES_VARIABLE}, by which commands find it, is not set", err=True)
-            return
+            if faults:
+                click.echo(
+                    f"warning: the node has no supervisor: {NODES_VARIABLE}, by which commands find it, is not set", err=True
+                )
+            return override
+        node = cluster.node(loaded.node_id)
+        trace = () if loaded.get("kraftlite.trace.file") is not None else (f"kraftlite.trace.file={node.trace_path}",)
+        if not faults:
+            node.door_path.unlink(missing_ok=True)  # of a supervisor that was killed with its container
+            return (*trace, *override)
         from kraftlite.local import supervisor
         from kraftlite.local.ledger import LEDGER_NAME
 
         data_dir = Path(cluster.data_dir)
-        cluster.node(loaded.node_id)
         ends = f"kraftlite.faults.ledger={data_dir / LEDGER_NAME}"
-        again = [part for item in (ends, *override) for part in ("--override", item)]
+        again = [part for item in (ends, *trace, *override) for part in ("--override", item)]
         command = [sys.executable, "-m", "kraftlite", "start", *again]
         sys.exit(supervisor.run(command, loaded.node_id, data_dir))
 

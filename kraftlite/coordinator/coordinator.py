@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import replace
-from itertools import chain
+from itertools import chain, islice
 from typing import Any, Final
 from uuid import UUID
 
@@ -275,6 +275,13 @@ class GroupCoordinator:
     def group_states(self) -> Counter[str]:
         """Count the groups by state, in Kafka's names. Those of partitions that are being loaded are not in it."""
         return Counter(group.state for shard in self.led.loaded() for some in shard.overviews() for group in some)
+
+    def committed_offsets(self, most: int) -> list[tuple[str, TopicPartition, int]]:
+        """Group, partition and offset, of the groups coordinated here that are loaded: those that have been there for longest."""
+        return list(islice(chain.from_iterable(shard.offsets.committed() for shard in self.led.loaded()), most))
+
+    def offset_count(self) -> int:
+        return sum(shard.offset_count for shard in self.led.loaded())
 
 
 class _GroupTrace:

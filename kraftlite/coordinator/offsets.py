@@ -235,6 +235,12 @@ class Offsets:
                 found.append(FetchedOffset(tp, _NONE, offset.offset, offset.leader_epoch, offset.metadata))
         return tuple(found)
 
+    def committed(self) -> Iterator[tuple[str, TopicPartition, int]]:
+        """Every group, partition and offset. Only for one turn of the loop."""
+        for group_id, offsets in self._committed.items():
+            for tp, found in offsets.items():
+                yield group_id, tp, found.offset
+
     # --- deletion -----------------------------------------------------------------------------------------------------
 
     def delete_group(self, request_id: int, request: DeleteGroupRequest) -> None:

@@ -349,13 +349,24 @@ def kill(data_dir: Path, node_id: int, number: signal.Signals, *, by: Author | N
     This, `pause`, `resume` and `restart` are written into the ledger of faults; `by` says who asks (default: this user, from a
     program).
     """
-    node = load(data_dir).node(node_id)
+    node = _reachable(load(data_dir), node_id)
     ledger = Ledger(data_dir, by or author(PYTHON))
     fault = ledger.ask("kill" if number == signal.SIGKILL else "stop", node_id)
     _signal(ledger, fault, node, number)
     if number == signal.SIGKILL and process.wait_until(lambda: node.state == process.STOPPED, STOP_TIMEOUT_S):
         ledger.see(fault, node_id)
         ledger.end(node_id, "kill", ("pause", *WITH_THE_PROCESS))
+    return node
+
+
+def _reachable(cluster: LocalCluster, node_id: int) -> LocalNode:
+    """The node. Raises LocalError for one in a container where nobody takes such requests."""
+    node = cluster.node(node_id)
+    if node.contained and not node.is_supervised:
+        raise LocalError(
+            f"node {node_id} runs in a container without a supervisor: KRAFTLITE_FAULTS=true docker compose up -d, or "
+            f"docker kill, pause and start {node.endpoint.host}"
+        )
     return node
 
 
@@ -366,7 +377,7 @@ def _signal(ledger: Ledger, fault: str, node: LocalNode, number: signal.Signals)
 
 
 def pause(data_dir: Path, node_id: int, *, by: Author | None = None) -> LocalNode:
-    node = load(data_dir).node(node_id)
+    node = _reachable(load(data_dir), node_id)
     ledger = Ledger(data_dir, by or author(PYTHON))
     fault = ledger.ask("pause", node_id)
     _signal(ledger, fault, node, signal.SIGSTOP)
@@ -376,7 +387,7 @@ def pause(data_dir: Path, node_id: int, *, by: Author | None = None) -> LocalNod
 
 
 def resume(data_dir: Path, node_id: int, *, by: Author | None = None) -> LocalNode:
-    node = load(data_dir).node(node_id)
+    node = _reachable(load(data_dir), node_id)
     ledger = Ledger(data_dir, by or author(PYTHON))
     fault = ledger.ask("resume", node_id)
     _signal(ledger, fault, node, signal.SIGCONT)
@@ -395,6 +406,7 @@ def restart(
     `on_late` is told when it did not stop in time and was killed.
     """
     cluster = load(data_dir)
+    _reachable(cluster, node_id)
     by = by or author(PYTHON)
     ledger = Ledger(data_dir, by)
     fault = ledger.ask("restart", node_id)
@@ -415,7 +427,7 @@ def start_node(data_dir: Path, node_id: int, *, by: Author | None = None) -> Loc
     """Start a node that has no process, and return when it is ready."""
     by = by or author(PYTHON)
     cluster = load(data_dir)
-    node = cluster.node(node_id)
+    node = _reachable(cluster, node_id)
     ledger = Ledger(data_dir, by)
     fault = ledger.ask("start", node_id)
     try:
@@ -473,7 +485,7 @@ def down(data_dir: Path, *, wipe: bool = False, by: Author | None = None) -> lis
 
 def refuse_containers(cluster: LocalCluster, instead: str) -> None:
     """Raises LocalError, with the command of docker compose that does it, where others than we begin and end the nodes."""
-    if cluster.is_supervised:
+    if cluster.is_contained:
         raise LocalError(f"the nodes of the cluster in {cluster.data_dir} run in containers: docker compose {instead}")
 
 

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Final
 
 from kraftlite.config.environment import cluster_id_from_environment, keys_from_environment
+from kraftlite.local import process
 from kraftlite.local.layout import counted
 from kraftlite.local.secure import TLS_LISTENER, create, first_credentials, node_security, secure_dir
 from kraftlite.local.state import STATE_NAME, LocalCluster, LocalError, LocalNode, default_data_dir, load, locked, save
@@ -78,12 +79,18 @@ def make(env: Mapping[str, str], *, formatted: bool) -> tuple[str, ...]:
                 shutil.rmtree(secure_dir(data_dir))
             create(cluster)
             save(cluster)
-        elif load(data_dir) != cluster:
+        elif _as_contained(load(data_dir)) != cluster:
             raise LocalError(
                 f"{data_dir} has the certificates of another cluster or of other nodes than {NODES_VARIABLE} and CLUSTER_ID say; "
                 "docker compose down -v removes it with all its data"
             )
+        elif load(data_dir) != cluster:
+            save(cluster)  # an earlier version did not note that its nodes are in containers
     return tuple(first_credentials(cluster))
+
+
+def _as_contained(cluster: LocalCluster) -> LocalCluster:
+    return replace(cluster, nodes=tuple(replace(node, contained=True) for node in cluster.nodes))
 
 
 def described(env: Mapping[str, str]) -> LocalCluster | None:
@@ -100,6 +107,16 @@ def described(env: Mapping[str, str]) -> LocalCluster | None:
         if not (data_dir / STATE_NAME).exists() or load(data_dir) != cluster:
             save(cluster)
     return cluster
+
+
+def found(env: Mapping[str, str], wait_s: float) -> None:
+    """Describe the cluster as `described` does, for a container beside the nodes; wait until they have made the certificates of
+    a closed one. Does nothing where `KRAFTLITE_SECURE_NODES` lists none. Raises LocalError."""
+    cluster = described(env)
+    if cluster is not None and cluster.secure:
+        data_dir = Path(cluster.data_dir)
+        if not process.wait_until(lambda: _is_made(data_dir), wait_s):
+            raise LocalError(f"no node has made the certificates of the cluster in {data_dir} within {wait_s:.0f} s")
 
 
 def _is_made(data_dir: Path) -> bool:
@@ -180,6 +197,7 @@ def _parse(item: str, data_dir: Path) -> LocalNode:
         replication=between if broker else None,
         controller=None if broker else between,
         directory=str(data_dir / f"node-{node_id}"),
+        contained=True,
     )
 
 

@@ -14,6 +14,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 RUNNING, PAUSED, STOPPED = "running", "paused", "stopped"
+UNKNOWN = "unknown"
+"""The process is in a container, and nobody there says."""
 
 
 def own_environment() -> dict[str, str]:

@@ -24,6 +24,7 @@ TARGETS_NAME = "prometheus-targets.json"
 """The metrics pages of the nodes, as `file_sd_configs` of Prometheus reads them; there while the nodes have pages."""
 OWN_FILES = (STATE_NAME, TARGETS_NAME, PAGE_NAME, PAGE_LOG)
 DATA_DIR_VARIABLE = "KRAFTLITE_DATA_DIR"
+BOOTSTRAP_VARIABLE = "KRAFTLITE_BOOTSTRAP_SERVER"
 
 
 class LocalError(Exception):
@@ -54,6 +55,8 @@ class LocalNode:
     """The id of a controller's metadata directory, by which the voters know it (KIP-853); None where voters are static."""
     pid: int | None = None
     mark: str | None = None
+    contained: bool = False
+    """It runs in a container of its own, which others begin and end (`kraftlite.local.container`)."""
 
     @property
     def is_supervised(self) -> bool:
@@ -62,8 +65,11 @@ class LocalNode:
 
     @property
     def state(self) -> str:
-        """running, paused or stopped. A supervised node whose container is frozen is paused."""
-        return door.state(self.door_path) if self.is_supervised else process.state_of(self.pid, self.mark)
+        """running, paused or stopped; unknown in a container without a supervisor. A supervised node whose container is frozen is
+        paused."""
+        if self.is_supervised:
+            return door.state(self.door_path)
+        return process.UNKNOWN if self.contained else process.state_of(self.pid, self.mark)
 
     def send(self, number: signal.Signals) -> bool:
         """Signal the node, itself or by its supervisor; return whether it was there."""
@@ -163,8 +169,9 @@ class LocalCluster:
         return any(node.state != process.STOPPED for node in self.nodes)
 
     @property
-    def is_supervised(self) -> bool:
-        return any(node.is_supervised for node in self.nodes)
+    def is_contained(self) -> bool:
+        """Its nodes run in containers, also those without supervisors."""
+        return any(node.contained or node.is_supervised for node in self.nodes)
 
     @property
     def first_voters(self) -> str:
@@ -239,7 +246,14 @@ def _fields(cls: type[LocalCluster] | type[LocalNode], raw: Any, what: str, kind
 
 _KINDS: dict[str, Any] = {"int": int, "str": str, "bool": bool, "str | None": (str, type(None))}
 _OPTIONAL = dict.fromkeys(("kafka", "replication", "controller", "tls"), (str, type(None)))
-_LATER: dict[str, Any] = {"metrics": None, "tls": None, "secure": False, "directory_id": None, "dynamic": False}
+_LATER: dict[str, Any] = {
+    "metrics": None,
+    "tls": None,
+    "secure": False,
+    "directory_id": None,
+    "dynamic": False,
+    "contained": False,
+}
 """Fields that files of earlier versions do not have."""
 _MAX_BYTES = 16 << 20
 

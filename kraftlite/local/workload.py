@@ -21,7 +21,7 @@ import click
 
 from kraftlite.local.client import client_config
 from kraftlite.local.secure import records_security
-from kraftlite.local.state import LocalCluster, LocalError, load
+from kraftlite.local.state import BOOTSTRAP_VARIABLE, LocalCluster, LocalError, load
 
 MAX_PARTITIONS: Final = 50
 MAX_RATE: Final = 1_000
@@ -127,7 +127,7 @@ def run(
     """Until `over`; then what is under way gets ten seconds. Raises LocalError."""
     from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 
-    config = {**client_config(cluster.bootstrap_servers), **records_security(cluster), "client.id": account.client}
+    config = {**client_config(_brokers(cluster)), **records_security(cluster), "client.id": account.client}
     producer: Any = Producer(
         {**config, "acks": "all", "enable.idempotence": True, "linger.ms": 5, "retry.backoff.max.ms": 200}
         | {"delivery.timeout.ms": 120_000, "queue.buffering.max.messages": 100_000}
@@ -156,6 +156,12 @@ def run(
         raise LocalError(f"the client failed: {error.args[0].str()}") from None
     finally:
         consumer.close()
+
+
+def _brokers(cluster: LocalCluster) -> str:
+    """The addresses of the brokers: those of clients of this machine lead nowhere in a container."""
+    inside = os.environ.get(BOOTSTRAP_VARIABLE) if cluster.is_contained else None
+    return inside or cluster.bootstrap_servers
 
 
 def _partitions(producer: Any, topic: str) -> list[int]:

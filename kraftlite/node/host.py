@@ -22,6 +22,7 @@ from kraftlite.runtime.ports import Ports
 from kraftlite.runtime.trace.node import ListenerOpened
 
 if TYPE_CHECKING:
+    from kraftlite.host.loop_lag import LoopLag
     from kraftlite.obs.metrics import MetricsServer
 
 TRACE_FILE = "kraftlite-trace.jsonl"
@@ -36,20 +37,25 @@ class Host:
     disk: HostDisk
     tracer: HostTracer
     server: MetricsServer | None = None
+    loop_lag: LoopLag | None = None
 
     async def open_metrics(self, config: ServerConfig, node: Node) -> None:
         """The Prometheus page, if `kraftlite.metrics.port` asks for one. Raises OSError when the port is taken."""
         port = config.get("kraftlite.metrics.port")
         if port is None:
             return
+        from kraftlite.host.loop_lag import LoopLag
         from kraftlite.node.metrics import register_gauges
         from kraftlite.node.telemetry import offer_telemetry
-        from kraftlite.node.traffic_metrics import register_traffic
+        from kraftlite.node.traffic_metrics import register_loop_lag, register_traffic
         from kraftlite.obs.metrics import Metrics, MetricsServer
 
         metrics = Metrics({})
         register_gauges(metrics, node, config.get_int("kraftlite.metrics.partitions.max"))
         register_traffic(metrics, node)
+        self.loop_lag = LoopLag()
+        register_loop_lag(metrics, self.loop_lag)
+        self.loop_lag.start()
         offer_telemetry(metrics, node, config)
         self.tracer.add_sink(metrics)
         self.server = MetricsServer(metrics)
@@ -64,6 +70,8 @@ class Host:
     async def close(self) -> None:
         if self.server is not None:
             await self.server.stop()
+        if self.loop_lag is not None:
+            self.loop_lag.stop()
         self.disk.close()
         self.tracer.close()
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import kraftlite
 from kraftlite.node.build import Node
-from kraftlite.node.partition_metrics import register_partitions
+from kraftlite.node.partition_metrics import register_group_offsets, register_partitions
 from kraftlite.obs.metrics import Metrics
 from kraftlite.obs.quotas import register_mutations, register_quotas
 from kraftlite.obs.stock import register_controller
@@ -53,21 +53,22 @@ def register_gauges(metrics: Metrics, node: Node, most_partitions: int) -> None:
     if node.broker is not None:
         _broker_gauges(metrics, node.broker)
         _group_gauges(metrics, node.broker)
-        register_partitions(metrics, node.broker.replicas, most_partitions)
+        register_partitions(metrics, node.broker.replicas, most_partitions, node.ports.clock.now_ms)
+        register_group_offsets(metrics, node.broker.groups, node.broker.replicas, most_partitions)
     if node.gate is not None:
         _authorizer_gauges(metrics, node.gate)
     gauge("kraftlite_client_connections", "Connections of clients.", lambda: node.listeners.connection_count)
     _share_gauges(metrics, node)
     _authentication_gauges(metrics, node)
     if node.listeners.tls is not None:
-        _tls_gauges(metrics, node)
+        register_tls(metrics, node)
     if node.broker is not None:
         register_quotas(metrics, node.broker.quotas.clients, node.ports.clock.now_ms)
     if controller is not None:
         register_mutations(metrics, controller.mutations)
 
 
-def _tls_gauges(metrics: Metrics, node: Node) -> None:
+def register_tls(metrics: Metrics, node: Node) -> None:
     handshakes, gauge = node.listeners.handshakes, metrics.gauge
     gauge("kraftlite_tls_handshakes", "Handshakes of TLS that are under way.", lambda: handshakes()[0])
     gauge("kraftlite_tls_handshakes_done", "Handshakes of TLS that were done.", lambda: handshakes()[1])

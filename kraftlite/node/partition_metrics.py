@@ -10,10 +10,13 @@ jmx_exporter and Strimzi's rules write them.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from itertools import islice
 from typing import Final
 
+from kraftlite.coordinator.coordinator import GroupCoordinator
 from kraftlite.log.log import Log
 from kraftlite.obs.metrics import Metrics, Texts
+from kraftlite.obs.outages import Outages
 from kraftlite.replication.manager import ReplicaManager
 from kraftlite.replication.partition import Partition
 from kraftlite.replication.traffic import Traffic
@@ -71,7 +74,7 @@ class _Look:
             self.traffic.setdefault(partition.tp.topic, Traffic()).add(partition.traffic)
 
 
-def register_partitions(metrics: Metrics, replicas: ReplicaManager, most: int) -> None:
+def register_partitions(metrics: Metrics, replicas: ReplicaManager, most: int, now_ms: Callable[[], int]) -> None:
     """`most`: replicas with series of their own."""
     look = _Look(replicas, most)
     metrics.before(look.take)
@@ -96,6 +99,67 @@ def register_partitions(metrics: Metrics, replicas: ReplicaManager, most: int) -
         "kraftlite_metrics_partitions_left_out",
         "Replicas without series of their own, because kraftlite.metrics.partitions.max others come before them by name.",
         lambda: max(0, replicas.counts.partitions() - most),
+    )
+    _register_outages(metrics, look, now_ms)
+    metrics.samples(
+        "kafka_server_fetcherlagmetrics_consumerlag",
+        "Offsets by which a replica here is behind the high watermark that its leader has told.",
+        ("clientid", *_LABELS),
+        lambda: (
+            ((f"ReplicaFetcherThread-{number}-{leader}", tp.topic, str(tp.partition)), lag)
+            for leader, number, tp, lag in islice(replicas.lags(), most)
+        ),
+    )
+
+
+def _register_outages(metrics: Metrics, look: _Look, now_ms: Callable[[], int]) -> None:
+    outages = Outages(now_ms)
+    metrics.listen(outages)
+    metrics.before(lambda: outages.look(look.shown))
+    metrics.samples(
+        "kraftlite_partition_unwritable_seconds",
+        "Seconds in which this broker led and could acknowledge nothing to acks=all, as its ISR was too small or the high "
+        "watermark stood still.",
+        _LABELS,
+        lambda: ((_texts(it), outages.seconds(it.tp)) for it in look.shown),
+        counter=True,
+    )
+    metrics.gauge(
+        "kraftlite_hw_stalled_partitions",
+        "Partitions led here with records above a high watermark that has stood still for longer than usual.",
+        outages.stalled,
+    )
+
+
+def register_group_offsets(metrics: Metrics, groups: GroupCoordinator, replicas: ReplicaManager, most: int) -> None:
+    """Under the names of kafka_exporter. A lag needs a replica here: of other partitions nobody here knows the end."""
+    found: list[tuple[tuple[str, str, str], int, int | None]] = []
+
+    def look() -> None:
+        found.clear()
+        for group_id, tp, offset in groups.committed_offsets(most):
+            partition = replicas.partition(tp)
+            end = None if partition is None or partition.log is None else partition.log.hw
+            found.append(((group_id, tp.topic, str(tp.partition)), offset, end))
+
+    metrics.before(look)
+    labels = ("consumergroup", "topic", "partition")
+    metrics.samples(
+        "kafka_consumergroup_current_offset",
+        "Offset that a group has committed, of the groups that this broker coordinates.",
+        labels,
+        lambda: ((texts, offset) for texts, offset, _ in found),
+    )
+    metrics.samples(
+        "kafka_consumergroup_lag",
+        "Offsets from what a group has committed to the high watermark, as the replica on this broker knows it.",
+        labels,
+        lambda: ((texts, max(0, end - offset)) for texts, offset, end in found if end is not None),
+    )
+    metrics.gauge(
+        "kraftlite_metrics_group_offsets_left_out",
+        "Committed offsets without series of their own, because kraftlite.metrics.partitions.max others are older.",
+        lambda: max(0, groups.offset_count() - most),
     )
 
 

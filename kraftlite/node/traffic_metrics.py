@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from kraftlite.host.loop_lag import BOUNDS_S, LoopLag
 from kraftlite.model.faults import KINDS
 from kraftlite.obs.metrics import QUANTILES, Metrics, Texts
 from kraftlite.obs.rates import Rate
@@ -179,6 +180,16 @@ def _register_loop(metrics: Metrics) -> None:
     doc = "Share of the time since the last look in which the loop of this node, which does all its work, did not compute."
     metrics.gauge("kafka_network_socketserver_networkprocessoravgidle_percent", doc, idle.read)
     metrics.gauge("kafka_server_kafkarequesthandlerpool_requesthandleravgidle_percent", doc, idle.read)
+    metrics.gauge("kafka_server_raftmetrics_poll_idle_ratio_avg", doc, idle.read)
+
+
+def register_loop_lag(metrics: Metrics, lag: LoopLag) -> None:
+    metrics.buckets(
+        "kraftlite_loop_lag_seconds",
+        "Seconds by which the loop of this node, which does all its work, came too late to a tick every 100 ms.",
+        BOUNDS_S,
+        lambda: (lag.counts, lag.total_s),
+    )
 
 
 def _register_disk(metrics: Metrics) -> None:

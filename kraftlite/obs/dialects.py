@@ -36,17 +36,25 @@ _NAMES: Final = {
 _UNTYPED: Final = "unknown"
 
 
+def other_name(name: str, kind: str) -> tuple[str, str] | None:
+    """The other name of a family and its type there; None where it has only one."""
+    found = _NAMES.get(name)
+    if found is not None:
+        return found, _UNTYPED
+    if kind == "counter" and name.startswith(_METERS):
+        return f"{name}persec", _UNTYPED
+    for ours, theirs in _PREFIXES:
+        if name.startswith(ours):
+            return theirs + name.removeprefix(ours), kind
+    return None
+
+
 def also_called(metric: Metric) -> Iterator[Metric]:
     """The same series under their other name, where they have one."""
-    name = _NAMES.get(metric.name)
-    if name is not None:
-        yield _renamed(metric, name, _UNTYPED)
-    elif metric.type == "counter" and metric.name.startswith(_METERS):
-        yield _renamed(metric, f"{metric.name}persec", _UNTYPED, ending="_total")
-    else:
-        for ours, theirs in _PREFIXES:
-            if metric.name.startswith(ours):
-                yield _renamed(metric, theirs + metric.name.removeprefix(ours), metric.type)
+    other = other_name(metric.name, metric.type)
+    if other is not None:
+        name, kind = other
+        yield _renamed(metric, name, kind, ending="_total" if kind == _UNTYPED else "")
 
 
 def _renamed(metric: Metric, name: str, kind: str, ending: str = "") -> Metric:

@@ -8,10 +8,18 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from itertools import accumulate
+from typing import Final, NamedTuple
 
 from prometheus_client import CollectorRegistry, GCCollector, PlatformCollector, ProcessCollector, generate_latest
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric, SummaryMetricFamily, UnknownMetricFamily
+from prometheus_client.core import (
+    CounterMetricFamily,
+    GaugeMetricFamily,
+    HistogramMetricFamily,
+    Metric,
+    SummaryMetricFamily,
+    UnknownMetricFamily,
+)
 
 from kraftlite.model.ids import Endpoint
 from kraftlite.obs.dialects import also_called
@@ -39,7 +47,18 @@ _COUNTED: Mapping[str, tuple[str, str]] = {
 }
 
 
+_EVENTS: Final = ("kraftlite_trace_events", "counter", ("event",), "Events of this node's trace, by name.")
+
 Texts = tuple[str | None, ...]
+
+
+class Described(NamedTuple):
+    """A series: its type, its labels, and what it says. The samples of a counter are called `<name>_total`."""
+
+    name: str
+    kind: str
+    labels: tuple[str, ...]
+    doc: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +90,14 @@ class _Histogram:
 
 
 @dataclass(frozen=True, slots=True)
+class _Buckets:
+    name: str
+    doc: str
+    bounds: tuple[float, ...]
+    read: Callable[[], tuple[Sequence[int], float]]
+
+
+@dataclass(frozen=True, slots=True)
 class _Family:
     name: str
     doc: str
@@ -83,8 +110,15 @@ _RESERVED: Final = ("_count", "_sum", "_bucket", "_total")
 """Endings that Prometheus keeps for parts of histograms and for counters. A gauge that Kafka calls so has no type."""
 
 
+_FAMILIES: Final = {"counter": CounterMetricFamily, "unknown": UnknownMetricFamily, "gauge": GaugeMetricFamily}
+
+
 def _kind(name: str, counter: bool) -> type[CounterMetricFamily | GaugeMetricFamily | UnknownMetricFamily]:
-    return CounterMetricFamily if counter else UnknownMetricFamily if name.endswith(_RESERVED) else GaugeMetricFamily
+    return _FAMILIES[_type(name, counter)]
+
+
+def _type(name: str, counter: bool) -> str:
+    return "counter" if counter else "unknown" if name.endswith(_RESERVED) else "gauge"
 
 
 class Metrics:
@@ -94,9 +128,11 @@ class Metrics:
         self._readings: list[_Reading] = []
         self._summaries: list[_Summary] = []
         self._histograms: list[_Histogram] = []
+        self._buckets: list[_Buckets] = []
         self._families: list[_Family] = []
         self._looks: list[Callable[[], None]] = []
         self._events: dict[str, int] = {}
+        self._listeners: list[Callable[[TraceEvent], None]] = []
         self._labels = tuple((constant_labels or {}).items())
         self.registry = CollectorRegistry(auto_describe=False)
         self.registry.register(self)
@@ -130,6 +166,11 @@ class Metrics:
         """Several of them, each with its texts for `labels`, which no client chooses."""
         self._histograms.append(_Histogram(name, doc, labels, read))
 
+    def buckets(self, name: str, doc: str, bounds: tuple[float, ...], read: Callable[[], tuple[Sequence[int], float]]) -> None:
+        """A histogram of Prometheus. `read` returns a count for each of the upper `bounds`, and one for what is above the last,
+        and the sum of all."""
+        self._buckets.append(_Buckets(name, doc, bounds, read))
+
     def family(
         self, name: str, doc: str, label: str, read: Callable[[], Iterable[tuple[str, float]]], *, counter: bool = False
     ) -> None:
@@ -152,10 +193,29 @@ class Metrics:
 
     def __call__(self, wall_ms: int, event: TraceEvent, facts: dict[str, object]) -> None:
         self._events[event.event] = self._events.get(event.event, 0) + 1
+        for listener in self._listeners:
+            listener(event)
+
+    def listen(self, listener: Callable[[TraceEvent], None]) -> None:
+        """Tell it of every event of the trace."""
+        self._listeners.append(listener)
 
     def before(self, look: Callable[[], None]) -> None:
         """Do this once for each page, before anything is read: for what several families are read from."""
         self._looks.append(look)
+
+    def described(self) -> list[Described]:
+        """Every series that this page can have, by name, but those of the process (`process_*`, `python_*`)."""
+        found = [
+            Described(it.name, _type(it.name, it.counter), tuple(name for name, _ in it.labels), it.doc) for it in self._readings
+        ]
+        found += [Described(it.name, "summary", (), it.doc) for it in self._summaries]
+        found += [Described(it.name, "summary", (*it.labels, "quantile"), it.doc) for it in self._histograms]
+        found += [Described(it.name, "histogram", ("le",), it.doc) for it in self._buckets]
+        found += [Described(it.name, _type(it.name, it.counter), it.labels, it.doc) for it in self._families]
+        found += [Described(name, "counter", (), doc) for name, doc in _COUNTED.values()]
+        found.append(Described(*_EVENTS))
+        return sorted(set(found))
 
     def collect(self) -> Iterator[Metric]:
         for metric in self._collected():
@@ -184,7 +244,8 @@ class Metrics:
             made.add_metric(texts, count, total)
             yield made
         yield from self._many(names, texts)
-        events = CounterMetricFamily("kraftlite_trace_events", "Events of this node's trace, by name.", labels=[*names, "event"])
+        name, _, labels, doc = _EVENTS
+        events = CounterMetricFamily(name, doc, labels=[*names, *labels])
         for event, count in sorted(self._events.items()):
             events.add_metric([*texts, event], count)
         yield events
@@ -205,6 +266,12 @@ class Metrics:
                     found.add_sample(histogram.name, {**labels, "quantile": str(share)}, value)
                 found.add_metric([*texts, *map(str, chosen)], count, total)
             yield found
+        for buckets in self._buckets:
+            counts, total = buckets.read()
+            counted = HistogramMetricFamily(buckets.name, buckets.doc, labels=names)
+            bounds = [*map(str, buckets.bounds), "+Inf"]
+            counted.add_metric(texts, list(zip(bounds, accumulate(counts), strict=True)), total)
+            yield counted
         for family in self._families:
             kind = _kind(family.name, family.counter)
             made = kind(family.name, family.doc, labels=[*names, *family.labels])

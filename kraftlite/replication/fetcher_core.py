@@ -5,7 +5,7 @@ Source: KIP-227 (sessions), KIP-595 (divergence); RP-15, RP-31 to RP-39.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 from uuid import UUID
 
@@ -136,6 +136,9 @@ class FetcherCore:
     def max_lag(self) -> int:
         """The most offsets by which one of the replicas is behind its leader's high watermark, as far as it has told it."""
         return max((followed.lag for followed in self._followed.values()), default=0)
+
+    def lags(self) -> Iterator[tuple[TopicPartition, int]]:
+        return ((followed.partition.tp, followed.lag) for followed in self._followed.values())
 
     def __len__(self) -> int:
         return len(self._followed)

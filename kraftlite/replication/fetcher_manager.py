@@ -6,7 +6,7 @@ Source: RP-33, RP-37; invariant 31 (a followed partition is in exactly one fetch
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 from kraftlite.model.ids import Endpoint, NodeId
 from kraftlite.model.topic_partition import TopicPartition
@@ -74,6 +74,12 @@ class FetcherManager:
     def max_lag(self) -> int:
         """The most offsets by which a replica here is behind the high watermark that its leader has told."""
         return max((driver.core.max_lag() for driver, _ in self._drivers.values()), default=0)
+
+    def lags(self) -> Iterator[tuple[NodeId, int, TopicPartition, int]]:
+        """The leader, the number of the fetcher, and the lag of each replica that follows. Only for one turn of the loop."""
+        for (leader_id, number), (driver, _) in self._drivers.items():
+            for tp, lag in driver.core.lags():
+                yield leader_id, number, tp, lag
 
     def requests(self) -> dict[tuple[NodeId, int], int]:
         """The fetches that each fetcher has sent, by leader and number."""

@@ -127,7 +127,7 @@ class ReplicaManager:
             on_io_error=self.handle_io_error,
             throttle=self.throttles.follower,
         )
-        self.max_lag, self.fetch_counts = self._fetchers.max_lag, self._fetchers.requests
+        self.max_lag, self.lags, self.fetch_counts = self._fetchers.max_lag, self._fetchers.lags, self._fetchers.requests
         self.fetch_times = self._service.times
         self._tasks: list[TaskHandle] = []
         self._failed_directories = 0

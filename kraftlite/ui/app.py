@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -17,6 +17,7 @@ from kraftlite.config.server import ConfigError
 from kraftlite.config.server import load as load_config
 from kraftlite.obs.explain import History, Subject, UnknownSubject
 from kraftlite.ui.acts import KINDS, Acts, Refused
+from kraftlite.ui.calls import LIVE, MAX_NAME, MAX_TOKEN, TAPE, calls, document
 from kraftlite.ui.clients import outages
 from kraftlite.ui.fold import page_of
 from kraftlite.ui.guard import OPERATOR, Guard, Sessions, Tokens
@@ -38,17 +39,22 @@ _TIMINGS: Final = ("broker.session.timeout.ms", "controller.quorum.fetch.timeout
 class Front:
     """The common part of all pages: their files, the door behind which their links lead, and the guard before it."""
 
-    def __init__(self, tokens: Tokens, port: int, routes: Sequence[Route]) -> None:
+    def __init__(self, tokens: Tokens, port: int, page: str, handlers: Mapping[str, Any]) -> None:
+        """`page`: its kind in `calls`; `handlers`: of its calls, by name."""
         self.sessions = Sessions()
+        self._document = document(page)
         self._tokens = tokens
         files = [Route(f"/{path.name}", self._file(path)) for path in sorted(STATIC.iterdir()) if path.suffix in _TYPES]
         common = [
             Route("/healthz", self._health),
             Route("/", self._file(STATIC / "index.html")),
             *files,
-            Route("/api/v1/session", self._session, methods=["POST"]),
         ]
-        self.guard = Guard(Starlette(routes=[*common, *routes]), port=port, tokens=tokens, sessions=self.sessions)
+        every = {"session": self._session, "openapi.json": self._openapi, **handlers}
+        routes = [Route(call.path, every.pop(call.name), methods=[call.method]) for call in calls(page)]
+        assert not every, f"nobody describes {', '.join(every)}"
+        self.routes = [*common, *routes]
+        self.guard = Guard(Starlette(routes=self.routes), port=port, tokens=tokens, sessions=self.sessions)
 
     def _file(self, path: Path) -> Callable[[Request], Any]:
         async def serve(request: Request) -> Response:
@@ -59,12 +65,15 @@ class Front:
     async def _health(self, request: Request) -> Response:
         return PlainTextResponse("ok")
 
+    async def _openapi(self, request: Request) -> Response:
+        return JSONResponse(self._document)
+
     async def _session(self, request: Request) -> Response:
         value = await _body(request)
         if isinstance(value, Response):
             return value
         token = value.get("token")
-        role = self._tokens.role(token) if isinstance(token, str) and len(token) <= 200 else None
+        role = self._tokens.role(token) if isinstance(token, str) and len(token) <= MAX_TOKEN else None
         if role is None:
             return _error(401, "this link is not, or no more, one of this page: kraftlite ui prints a new one at each start")
         found = JSONResponse({"role": role})
@@ -82,12 +91,7 @@ class TapePage(Front):
         self._cluster = tape["cluster"]
         self._tape = json.dumps(tape, separators=(",", ":")).encode()
         self._reruns = reruns
-        routes = [
-            Route("/api/v1/cluster", self._about),
-            Route("/api/v1/tape", self._whole),
-            Route("/api/v1/what-if", self._what_if, methods=["POST"]),
-        ]
-        super().__init__(tokens, port, routes)
+        super().__init__(tokens, port, TAPE, {"cluster": self._about, "tape": self._whole, "what-if": self._what_if})
 
     async def _about(self, request: Request) -> Response:
         what_if = None if self._reruns is None else {**self._reruns.about, "may": request.scope["role"] == OPERATOR}
@@ -118,17 +122,17 @@ class Page(Front):
         self.streams = Streams(watcher)
         self._told: tuple[object, list[dict[str, Any]]] | None = None
         self._telling = asyncio.Lock()
-        routes = [
-            Route("/api/v1/cluster", self._cluster),
-            Route("/api/v1/state", self._state),
-            Route("/api/v1/stream", self.streams, methods=["GET"]),
-            Route("/api/v1/stories", self._stories),
-            Route("/api/v1/timeline", self._timeline),
-            Route("/api/v1/outages", self._outages),
-            Route("/api/v1/clients", self._client, methods=["POST"]),
-            Route("/api/v1/faults", self._fault, methods=["POST"]),
-        ]
-        super().__init__(tokens, port, routes)
+        handlers = {
+            "cluster": self._cluster,
+            "state": self._state,
+            "stream": self.streams,
+            "stories": self._stories,
+            "timeline": self._timeline,
+            "outages": self._outages,
+            "clients": self._client,
+            "faults": self._fault,
+        }
+        super().__init__(tokens, port, LIVE, handlers)
 
     def close(self) -> None:
         self.streams.close()
@@ -196,7 +200,7 @@ class Page(Front):
 
     async def _timeline(self, request: Request) -> Response:
         since_ms = _since(request)
-        wanted = request.query_params.get("partition", "")[:300]
+        wanted = request.query_params.get("partition", "")[:MAX_NAME]
         names = [wanted] if wanted else self._interesting()[:6]
 
         def lanes() -> tuple[History, list[dict[str, Any]]]:

@@ -10,8 +10,10 @@ from __future__ import annotations
 
 import hmac
 import json
+import re
 import secrets
 from collections import OrderedDict
+from collections.abc import Mapping
 from dataclasses import dataclass
 from http.cookies import CookieError, SimpleCookie
 from typing import Any, Final
@@ -19,6 +21,10 @@ from typing import Any, Final
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 OPERATOR, VIEWER = "operator", "viewer"
+TOKEN_VARIABLE: Final = "KRAFTLITE_UI_TOKEN"
+_LEAST: Final = 22
+"""The letters of 128 bits in base64."""
+_TOKEN: Final = re.compile(rf"[A-Za-z0-9_-]{{{_LEAST},128}}", re.ASCII)
 MAX_SESSIONS: Final = 64
 POLICY: Final = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
@@ -37,9 +43,13 @@ _OPEN: Final = ("/api/v1/session",)
 """Paths of the API that are answered without a session: where one gets it."""
 
 
+class WeakToken(Exception):
+    """A token that was given is too short, or has other letters."""
+
+
 @dataclass(frozen=True, slots=True)
 class Tokens:
-    """128 bits each, made at each start. The viewer's shows everything and does nothing."""
+    """128 bits each, made at each start unless one is given. The viewer's shows everything and does nothing."""
 
     operator: str
     viewer: str
@@ -47,6 +57,18 @@ class Tokens:
     @classmethod
     def make(cls) -> Tokens:
         return cls(secrets.token_urlsafe(16), secrets.token_urlsafe(16))
+
+    @classmethod
+    def of(cls, env: Mapping[str, str]) -> Tokens:
+        """Made at this start, or the operator's from `KRAFTLITE_UI_TOKEN`. Raises WeakToken for one that can be guessed."""
+        made, given = cls.make(), env.get(TOKEN_VARIABLE, "")
+        if not given:
+            return made
+        if not _TOKEN.fullmatch(given):
+            raise WeakToken(
+                f"{TOKEN_VARIABLE}: allowed are {_LEAST} to 128 letters, digits, - and _, as kraftlite random-uuid prints"
+            )
+        return cls(given, made.viewer)
 
     def role(self, given: str) -> str | None:
         """The role of a token; None for one that is none of ours."""

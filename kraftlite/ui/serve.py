@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from kraftlite.ui.rerun import Reruns
 
 HOST: Final = "127.0.0.1"
+_ALL: Final = "0.0.0.0"
 PORT: Final = 8088
 _TRIED: Final = 10
 MAX_CONNECTIONS: Final = 64
@@ -37,15 +38,18 @@ class Link:
     viewer: str
 
 
-def listen(port: int | None) -> socket.socket:
+def listen(port: int | None, *, published: bool = False) -> socket.socket:
     """A listening socket of this machine alone: at `port`, or by default at the first free one from PORT on, else anywhere.
-    Raises OSError when the given port is taken."""
+    Raises OSError when the given port is taken.
+
+    `published`: at all addresses of a container, whose port is then published to its machine under the same number.
+    """
     tried = [port] if port is not None else [*range(PORT, PORT + _TRIED), 0]
     for number in tried:
         found = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
         found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
-            found.bind((HOST, number))
+            found.bind((_ALL if published else HOST, number))
         except OSError:
             found.close()
             if number == tried[-1]:

@@ -10,13 +10,15 @@ import contextlib
 import os
 import time
 from collections.abc import AsyncIterator, Callable
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import asynccontextmanager
+from operator import attrgetter
 from pathlib import Path
 from typing import Any, Final
 
 from kraftlite.local.client import to_nodes
 from kraftlite.local.ledger import LEDGER_NAME
-from kraftlite.local.state import LocalCluster, LocalError, load
+from kraftlite.local.state import LocalCluster, LocalError, LocalNode, load
 from kraftlite.model.errors import ApiError
 from kraftlite.model.ids import Endpoint
 from kraftlite.model.messages.introspection import NodeStatusRequest, ReplicaStatesRequest
@@ -35,6 +37,10 @@ IDLE_MS: Final = 1_000
 TIMEOUT_MS: Final = 1_000
 REPLICAS_A_SECOND: Final = 2_000
 """A broker with many replicas is asked for them less often: it may not cost the brokers more than about one percent."""
+
+
+_DOORS: Final = 16
+"""Threads that ask for the states of nodes in containers, of which a frozen one keeps its thread for seconds."""
 
 
 def now_ms() -> int:
@@ -64,6 +70,8 @@ class Watcher:
         self._transport = transport
         self._wake = asyncio.Event()
         self._tasks: dict[int, asyncio.Task[None]] = {}
+        self._doors = ThreadPoolExecutor(_DOORS, thread_name_prefix="doors")
+        self._states: dict[int, Future[str]] = {}
         self._take(self.cluster)
 
     @property
@@ -73,7 +81,8 @@ class Watcher:
     # --- the nodes and their processes
 
     def look(self) -> None:
-        """Read the description of the cluster and the state of each process. Blocks for a moment: it is short files of /proc."""
+        """Read the description of the cluster and the state of each process. Blocks for a moment: it is short files of /proc.
+        Nodes in containers are asked on threads, as a frozen one does not answer."""
         try:
             self._take(load(self.data_dir))
             self.gone = None
@@ -88,9 +97,18 @@ class Watcher:
             words = self.nodes.get(node.id)
             if words is None:
                 words = self.nodes[node.id] = NodeWords(id=node.id, roles=node.roles)
-            words.kafka, words.grpc, words.process = node.kafka, node.grpc, node.state
+            words.kafka, words.grpc = node.kafka, node.grpc
+            words.process = self._knocked(node, words.process) if node.contained else node.state
         for gone in [node_id for node_id in self.nodes if all(node.id != node_id for node in cluster.nodes)]:
             del self.nodes[gone]
+
+    def _knocked(self, node: LocalNode, before: str) -> str:
+        """The state of a node in a container when it was asked for last; it is asked for again."""
+        asked = self._states.get(node.id)
+        if asked is not None and not asked.done():
+            return before
+        self._states[node.id] = self._doors.submit(attrgetter("state"), node)
+        return before if asked is None else asked.result()
 
     async def run(self) -> None:
         """Until it is cancelled."""
@@ -127,6 +145,10 @@ class Watcher:
         self.record.read([*(node.trace_path for node in self.cluster.nodes), self.data_dir / LEDGER_NAME])
         if self.record.version != version:
             self.faults = self.record.history().faults
+
+    def close(self) -> None:
+        self._doors.shutdown(wait=False, cancel_futures=True)
+        self.record.close()
 
     def finish(self) -> None:
         """End the recording with what is new since the last turn."""
@@ -212,7 +234,7 @@ async def watching(data_dir: Path) -> AsyncIterator[Watcher]:
             yield watcher
         finally:
             await watcher.clients.close()
-            watcher.record.close()
+            watcher.close()
 
 
 async def record(data_dir: Path, write: Callable[[bytes], object], *, max_bytes: int, for_s: float | None) -> Recorder:

@@ -54,11 +54,11 @@ def cluster() -> Iterator[Cluster]:
         yield cluster
 
 
-def pages(cluster: Cluster, *, without: int | None = None) -> dict[int, bytes]:
-    """The metrics page of each node, but for one that is dead."""
+def pages(cluster: Cluster, *without: int) -> dict[int, bytes]:
+    """The metrics page of each node, but for those that are dead."""
     found = {}
     for node in load(cluster.data_dir).nodes:
-        if node.id != without:
+        if node.id not in without:
             with urllib.request.urlopen(f"http://{node.metrics}/metrics", timeout=10) as page:
                 found[node.id] = page.read()
     return found
@@ -70,7 +70,8 @@ def complaints(page: bytes) -> list[str]:
 
 
 def test_tm_11_promtool_has_nothing_to_say(cluster: Cluster) -> None:
-    """With clients that push their metrics, and one that is throttled; while a broker is dead, and when it is back."""
+    """With clients that push their metrics, and one that is throttled; while a broker is dead, and when it is back; without a
+    quorum."""
     from confluent_kafka import Producer
 
     producer = Producer({"bootstrap.servers": cluster.bootstrap, "client.id": "bounded"})
@@ -83,15 +84,22 @@ def test_tm_11_promtool_has_nothing_to_say(cluster: Cluster) -> None:
 
     wait_for("a client has pushed, and is throttled", told)
 
-    def said(without: int | None = None) -> dict[int, list[str]]:
-        return {node_id: found for node_id, page in pages(cluster, without=without).items() if (found := complaints(page))}
+    def said(*without: int) -> dict[int, list[str]]:
+        return {node_id: found for node_id, page in pages(cluster, *without).items() if (found := complaints(page))}
 
     assert said() == {}
     victim = cluster.brokers[0]
     cluster.kill(victim)
-    assert said(without=victim) == {}
+    assert said(victim) == {}
     cluster.restart(victim)
     cluster.wait_whole("events")
+    assert said() == {}
+    two = [node.id for node in load(cluster.data_dir).nodes if node.is_controller][:2]
+    for controller in two:
+        cluster.kill(controller)
+    assert said(*two) == {}
+    for controller in two:
+        cluster.restart(controller)
     assert said() == {}
 
 

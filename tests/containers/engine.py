@@ -6,14 +6,19 @@ import contextlib
 import os
 import shutil
 import subprocess
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
+from kraftlite.local.ports import reserve
+
 ROOT = Path(__file__).resolve().parents[2]
 PROJECT = "kraftlite-test"
+PAGE_PORT = reserve(Path(tempfile.gettempdir()) / "kraftlite-compose", [28_088])[0]
+"""The port of the page: the usual one may be that of a page beside processes of this machine."""
 NODES = ("controller-1", "controller-2", "controller-3", "kafka-1", "kafka-2", "kafka-3")
 
 
@@ -27,7 +32,7 @@ def compose(*args: str, timeout: float = 900, secure: str = "") -> str:
         text=True,
         timeout=timeout,
         check=False,
-        env={**os.environ, "KRAFTLITE_SECURE": secure},
+        env={**os.environ, "KRAFTLITE_SECURE": secure, "KRAFTLITE_UI_PORT": str(PAGE_PORT)},
     )
     assert done.returncode == 0, f"compose {' '.join(args)}:\n{done.stdout}\n{done.stderr}"
     return done.stdout

@@ -12,8 +12,9 @@ import pytest
 from prometheus_client import Metric
 from prometheus_client.parser import text_string_to_metric_families
 
+from kraftlite.host.loop_lag import LoopLag
 from kraftlite.node.metrics import register_gauges
-from kraftlite.node.traffic_metrics import register_traffic
+from kraftlite.node.traffic_metrics import register_loop_lag, register_traffic
 from kraftlite.obs.metrics import Metrics
 from tests.harness.boards import DARK, ENOUGH, NOT_OURS, Series, panels, series_of
 from tests.harness.embedded import Embedded, embedded
@@ -42,6 +43,7 @@ class Pages:
             metrics = Metrics({})
             register_gauges(metrics, host.node, most_partitions=1_000)
             register_traffic(metrics, host.node)
+            register_loop_lag(metrics, LoopLag())
             found.append(("kafka-broker" if host.node.broker is not None else "kafka-controller", metrics))
         return found
 
@@ -105,6 +107,32 @@ def test_ce_30_the_panels_of_stock_boards_have_data(loaded: Pages) -> None:
     samples = loaded.samples()
     assert expected() == dark(samples), "what has data now is not to be listed as dark"
     assert sum(line not in expected() for _, line in panels()) >= ENOUGH
+
+
+def test_c2_a_group_that_has_read_one_record_lags_by_the_others(loaded: Pages) -> None:
+    def told(name: str) -> dict[tuple[str, ...], float]:
+        return {
+            tuple(sample.labels[label] for label in ("consumergroup", "topic", "partition")): sample.value
+            for _, family in loaded._read()
+            for sample in family.samples
+            if sample.name == name
+        }
+
+    who = ("boards", "events", "0")
+    wait_for("the commit is on a page", lambda: told("kafka_consumergroup_current_offset").get(who) == 1)
+    wait_for("the lag", lambda: told("kafka_consumergroup_lag").get(who) == 199)
+
+
+def test_c2_a_partition_that_can_be_written_to_has_been_so_all_the_time(loaded: Pages) -> None:
+    """And is on the page before its first outage, so that a rate knows where it began."""
+    found = {
+        (sample.labels["topic"], sample.labels["partition"]): sample.value
+        for _, family in loaded._read()
+        for sample in family.samples
+        if sample.name == "kraftlite_partition_unwritable_seconds_total"
+    }
+    assert found[("events", "0")] == 0
+    assert "kafka_server_fetcherlagmetrics_consumerlag" in loaded.samples()
 
 
 def queries(board: Any) -> list[str]:

@@ -8,9 +8,10 @@ from pathlib import Path
 from prometheus_client.parser import text_string_to_metric_families
 
 from kraftlite import __version__
+from kraftlite.host.loop_lag import LoopLag
 from kraftlite.node.metrics import register_gauges
 from kraftlite.node.telemetry import offer_telemetry
-from kraftlite.node.traffic_metrics import register_traffic
+from kraftlite.node.traffic_metrics import register_loop_lag, register_traffic
 from kraftlite.obs.metrics import Metrics
 from tests.harness.node_cluster import MemCluster
 
@@ -28,7 +29,7 @@ RESERVED = ("_total", "_sum", "_bucket", "_count")
 LABELS = {
     *("version", "event", "broker", "quantile", "current_state", "current_vote_directory_id"),
     *("topic", "partition", "user", "client_id", "listener", "ip", "kind", "clientid"),
-    *("request", "client_software_name", "client_software_version"),
+    *("request", "client_software_name", "client_software_version", "le", "consumergroup"),
 }
 """The bounds: `kraftlite.metrics.partitions.max` for topics and partitions, 100 series of each quota, 50 of software."""
 
@@ -42,6 +43,7 @@ async def test_the_page_of_a_node_obeys_the_rules_of_prometheus(tmp_path: Path) 
     metrics = Metrics({})
     register_gauges(metrics, node, most_partitions=3)
     register_traffic(metrics, node)
+    register_loop_lag(metrics, LoopLag())
     page = metrics.render().decode()
     families = list(text_string_to_metric_families(page))
     assert {"process_cpu_seconds", "python_info"} <= {family.name for family in families}, "those of the client library"
@@ -50,11 +52,17 @@ async def test_the_page_of_a_node_obeys_the_rules_of_prometheus(tmp_path: Path) 
     assert len({family.name for family in families}) == len(families), "each is told once"
     for family in families:
         assert re.fullmatch(r"[a-z][a-z0-9_]*", family.name), family.name
-        assert family.type in ("counter", "gauge", "summary", "unknown"), family.name
+        assert family.type in ("counter", "gauge", "summary", "histogram", "unknown"), family.name
         assert len(family.documentation.split()) >= 3 and family.documentation.endswith("."), family.name
         assert family.type == "unknown" or not family.name.endswith(RESERVED), family.name
         assert not {"ms", "us", "ns", "sec", "kb", "mb"} & set(family.name.split("_")), "units have whole names"
-        endings = {"counter": {"_total"}, "gauge": {""}, "unknown": {""}, "summary": {"", "_count", "_sum"}}[family.type]
+        endings = {
+            "counter": {"_total"},
+            "gauge": {""},
+            "unknown": {""},
+            "summary": {"", "_count", "_sum"},
+            "histogram": {"_bucket", "_count", "_sum"},
+        }[family.type]
         found = {sample.name.removeprefix(family.name) for sample in family.samples} - {"_created"}
         assert found <= endings and (found or family.type == "counter" or not family.samples), family.name
         assert all(set(sample.labels) <= LABELS for sample in family.samples), (

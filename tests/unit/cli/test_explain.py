@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 import json
+import socket
+import threading
+from collections.abc import Iterator
 from datetime import UTC, datetime
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from typing import Any, ClassVar
 
 import click
 import pytest
@@ -119,3 +124,80 @@ def test_lines_that_no_node_writes_are_left_out(trace: Path) -> None:
     hostile.append(json.dumps({"ts": NOW, "node": 2, "event": "x", "cause": ["record@1"]}))
     trace.write_text("\n".join([*hostile, trace.read_text()]))
     assert run("node", "2", "--trace", str(trace)).output == before
+
+
+class _Collector(BaseHTTPRequestHandler):
+    """Takes what is sent to it, and answers by the path."""
+
+    taken: ClassVar[list[tuple[str, str, Any]]] = []
+
+    def do_POST(self) -> None:
+        body = self.rfile.read(int(self.headers["Content-Length"]))
+        self.taken.append((self.path, self.headers["Content-Type"], json.loads(body)))
+        status, said = {
+            "/refuses": (503, b"full \x1b[31m"),
+            "/partly": (200, b'{"partialSuccess": {"rejectedSpans": "2", "errorMessage": "too old"}}'),
+            "/odd": (200, b"[" * 10_000),
+            "/elsewhere": (307, b""),
+        }.get(self.path, (200, b"{}"))
+        self.send_response(status)
+        if status == 307:
+            self.send_header("Location", "/v1/traces")
+        self.send_header("Content-Length", str(len(said)))
+        self.end_headers()
+        self.wfile.write(said)
+
+    def log_message(self, format: str, *args: Any) -> None:
+        return
+
+
+@pytest.fixture
+def collector() -> Iterator[str]:
+    _Collector.taken.clear()
+    with ThreadingHTTPServer(("127.0.0.1", 0), _Collector) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_address[1]}"
+        server.shutdown()
+
+
+def test_stories_are_sent_to_a_collector(trace: Path, collector: str) -> None:
+    wanted = ("node", "2", "--trace", str(trace))
+    done = run(*wanted, "--otlp", collector)
+    assert done.exit_code == 0 and done.output.endswith(f"sent to {collector}/v1/traces\n")
+    printed = json.loads(run(*wanted, "--format", "otlp").stdout)
+    assert _Collector.taken == [("/v1/traces", "application/json", printed)]
+    assert run(*wanted, "--otlp", f"{collector}/mine?tenant=1").exit_code == 0
+    assert _Collector.taken[-1][0] == "/mine?tenant=1"
+
+
+@pytest.mark.parametrize(
+    ("path", "words"),
+    [
+        ("/refuses", "answers 503: full"),
+        ("/partly", "has refused a part: 2 spans: too old"),
+        ("/elsewhere", "answers 307"),
+    ],
+)
+def test_a_collector_that_does_not_take_them_is_an_error(trace: Path, collector: str, path: str, words: str) -> None:
+    done = run("node", "2", "--trace", str(trace), "--otlp", collector + path)
+    assert done.exit_code == 1 and words in done.output and "\x1b" not in done.output
+    assert len(_Collector.taken) == 1, "it is not sent to where the collector points"
+
+
+def test_an_odd_answer_of_a_collector_is_none_that_refuses(trace: Path, collector: str) -> None:
+    assert run("node", "2", "--trace", str(trace), "--otlp", f"{collector}/odd").exit_code == 0
+
+
+@pytest.mark.parametrize("url", ["", "localhost:4318", "file:///etc/passwd", "ftp://x", "http://", "http://x:99999", "http://[x"])
+def test_what_is_no_collector_is_refused_before_anything_is_sent(trace: Path, url: str) -> None:
+    done = run("node", "2", "--trace", str(trace), "--otlp", url)
+    assert done.exit_code == 2 and "allowed is http://HOST:PORT" in done.output
+
+
+def test_nobody_at_the_collector_is_said_in_one_line(trace: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    done = run("node", "2", "--trace", str(trace), "--otlp", f"http://127.0.0.1:{port}")
+    assert done.exit_code == 1 and "cannot be reached: [Errno 111] Connection refused" in done.output
+    both = run("node", "2", "--trace", str(trace), "--otlp", "http://127.0.0.1:1", "--json")
+    assert both.exit_code == 2 and "--otlp sends the stories instead of printing them" in both.output

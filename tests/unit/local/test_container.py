@@ -93,6 +93,47 @@ def test_an_open_cluster_is_described_where_its_supervisors_are(tmp_path: Path) 
     assert "was made open, and cannot be closed later" in refused(closed(tmp_path, 1), "format", "--ignore-formatted")
 
 
+def test_what_runs_in_a_container_without_a_supervisor_is_not_said_to_be_stopped(tmp_path: Path) -> None:
+    """Nobody there says, so nobody claims it; and whoever wants to kill it is told how."""
+    cluster = container.described(environment(tmp_path, 4))
+    assert cluster is not None and cluster.is_contained
+    assert {node.state for node in load(tmp_path / "cluster").nodes} == {"unknown"}
+    env = {"KRAFTLITE_DATA_DIR": str(tmp_path / "cluster")}
+    for command in ("kill", "pause", "resume", "restart"):
+        said = refused(env, command, "4")
+        assert "node 4 runs in a container without a supervisor: KRAFTLITE_FAULTS=true docker compose up -d" in said
+    assert "run in containers: docker compose down" in refused(env, "down")
+    assert "unknown" in run(env, "ps")
+
+
+def test_certificates_of_an_earlier_version_are_taken_over(tmp_path: Path) -> None:
+    """Its description does not say that the nodes are in containers."""
+    env = closed(tmp_path, 4)
+    container.make(env, formatted=False)
+    path = tmp_path / "cluster" / "cluster.json"
+    before = path.read_text()
+    described = json.loads(before)
+    for node in described["nodes"]:
+        del node["contained"]
+    path.write_text(json.dumps(described))
+    assert not load(tmp_path / "cluster").is_contained
+    container.make(env, formatted=True)
+    assert path.read_text() == before
+
+
+def test_the_page_finds_the_cluster_of_its_environment(tmp_path: Path) -> None:
+    """An open one at once; a closed one as soon as a node has made the certificates, which the page itself does not."""
+    container.found(environment(tmp_path / "open", 4), 0)
+    assert load(tmp_path / "open" / "cluster").brokers == 2
+    env = closed(tmp_path / "closed", 4)
+    with pytest.raises(LocalError, match="no node has made the certificates"):
+        container.found(env, 0)
+    container.make(env, formatted=False)
+    container.found(env, 0)
+    container.found({"KRAFTLITE_DATA_DIR": str(tmp_path / "other")}, 0)
+    assert not (tmp_path / "other").exists()
+
+
 def test_a_closed_cluster_is_described_as_it_was_made(tmp_path: Path) -> None:
     env = closed(tmp_path, 4)
     container.make(env, formatted=False)

@@ -16,7 +16,7 @@ from kraftlite.local.ledger import read_faults
 from kraftlite.local.state import save
 from kraftlite.ui.acts import Acts
 from kraftlite.ui.app import MAX_BODY, Page
-from kraftlite.ui.guard import Tokens
+from kraftlite.ui.guard import Tokens, WeakToken
 from kraftlite.ui.stream import MAX_STREAMS
 from kraftlite.ui.watch import Watcher
 from tests.harness.ui import Answer, ask
@@ -294,3 +294,13 @@ async def test_a_state_is_told_whole_and_partitions_only_when_they_change(page: 
     assert text.count("event: state\n") > 3 and text.count("event: partitions\n") == 1
     state = json.loads(text.split("data: ", 1)[1].split("\n", 1)[0])
     assert [node["life"] for node in state["nodes"]] == ["dead", "dead"] and state["partitions"]["total"] is None
+
+
+def test_a_token_may_be_given_and_must_be_strong() -> None:
+    given = "abcdefghijklmnopqrstuv"
+    tokens = Tokens.of({"KRAFTLITE_UI_TOKEN": given})
+    assert tokens.role(given) == "operator" and tokens.viewer != given
+    assert Tokens.of({}) != Tokens.of({"KRAFTLITE_UI_TOKEN": ""})
+    for weak in (given[:-1], "x" * 129, f"{given} ", f"{given}\n", "ü" * 22, "<" * 22):
+        with pytest.raises(WeakToken, match="KRAFTLITE_UI_TOKEN: allowed are 22 to 128 letters"):
+            Tokens.of({"KRAFTLITE_UI_TOKEN": weak})

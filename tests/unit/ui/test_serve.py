@@ -98,6 +98,8 @@ async def test_headers_are_bounded(cluster: LocalCluster) -> None:
 def test_the_page_is_for_this_machine_alone() -> None:
     with listen(0) as sock:
         assert sock.getsockname()[0] == "127.0.0.1"
+    with listen(0, published=True) as sock:
+        assert sock.getsockname()[0] == "0.0.0.0", "the port of a container, of which the machine sees what is published"
 
 
 def test_a_port_that_is_taken() -> None:

@@ -1,0 +1,317 @@
+"""The calls of the page's API: one description, of which the routes are made and the OpenAPI document that tells of them.
+
+`GET /api/v1/openapi.json` is the document of the page that is asked: a live one and that of a recording have other calls.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import kraftlite
+from kraftlite.local.workload import MAX_RATE
+from kraftlite.model.faults import CLIENTS, MAX_COUNT, MAX_FOR_MS
+from kraftlite.model.limits import MAX_INT32
+from kraftlite.ui.acts import KINDS, MAX_ID
+from kraftlite.ui.schemas import (
+    FLAG,
+    MOMENT,
+    TEXT,
+    WHOLE,
+    array,
+    maybe,
+    obj,
+    some,
+    text,
+    whole,
+)
+from kraftlite.ui.stream import MAX_FILTER
+
+Schema = dict[str, Any]
+ROOT: Final = "/api/v1/"
+LIVE, TAPE = "live", "tape"
+MAX_TOKEN: Final = 200
+MAX_NAME: Final = 300
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Call:
+    """`name` is the rest of its path and its operation id. `answers`: by status; None: nothing but an error. `operator`: the
+    viewer's link may not."""
+
+    name: str
+    pages: tuple[str, ...]
+    words: str
+    answer: Schema
+    status: int = 200
+    method: str = "GET"
+    query: Mapping[str, tuple[Schema, str]] = field(default_factory=dict)
+    body: Schema | None = None
+    refusals: tuple[int, ...] = ()
+    operator: bool = False
+    stream: bool = False
+
+    @property
+    def path(self) -> str:
+        return ROOT + self.name
+
+
+_REFUSALS: Final = {
+    400: "The request makes no sense; the text says what is allowed.",
+    401: "No session, and no token of this page.",
+    403: "Another page asks, another Host is named, or the token is that of the viewer.",
+    404: "Nobody has told of this.",
+    408: "The body did not come in time.",
+    409: "It is not possible now.",
+    413: "The body is too large.",
+    415: "The body is not application/json.",
+    429: "Too many.",
+    503: "Too many pages watch.",
+}
+_BODY: Final = (400, 403, 408, 413, 415)
+_DONE: Final = obj({"done": {"type": ["string", "boolean"]}})
+_FILTER: Final = {"q": (text(MAX_FILTER), "A part of the names of the partitions that are wanted.")}
+_SINCE: Final = {"since": (MOMENT, "Wall time in milliseconds. Default: ten minutes ago.")}
+_ROWS: Final = array(some({"name": TEXT, "topic": TEXT, "partition": WHOLE, "isr": array(WHOLE), "standing": TEXT}))
+_NODE: Final = some(
+    {
+        "id": WHOLE,
+        "roles": array(TEXT),
+        "process": {"enum": ["running", "paused", "stopped", "unknown"]},
+        "life": {"enum": ["alive", "silent", "paused", "dead", "unknown"]},
+        "heard_ms": maybe(MOMENT),
+        "status": maybe(some({})),
+    }
+)
+_STATE: Final = some(
+    {
+        "t": MOMENT,
+        "nodes": array(_NODE),
+        "quorum": some(
+            {"verdict": some({"kind": TEXT, "leader": maybe(WHOLE), "epoch": maybe(WHOLE)}), "claims": array(some({}))}
+        ),
+        "partitions": some({}),
+        "faults": array(some({})),
+        "headlines": array(some({"level": TEXT, "text": TEXT})),
+        "clients": array(some({"client": TEXT, "topic": TEXT, "acked": WHOLE})),
+        "matching": WHOLE,
+        "rows": _ROWS,
+    }
+)
+_FAULT: Final = {
+    **some(
+        {
+            "kind": {"enum": list(KINDS)},
+            "node": whole(0, MAX_INT32),
+            "for_ms": whole(1, MAX_FOR_MS),
+            "other": whole(CLIENTS, MAX_INT32),
+            "amount": WHOLE,
+            "count": whole(0, MAX_COUNT),
+            "path": TEXT,
+            "api": TEXT,
+            "error": TEXT,
+            "id": text(MAX_ID),
+        }
+    ),
+    "required": ["kind"],
+}
+_REPORT: Final = some({"kind": {"const": "report"}, "client": text(60), "topic": text(249), "at": MOMENT, "sent": WHOLE})
+_START: Final = obj({"kind": {"const": "start"}, "topic": text(249), "rate": whole(1, MAX_RATE)})
+
+CALLS: Final = (
+    Call(
+        name="session",
+        pages=(LIVE, TAPE),
+        method="POST",
+        words="Exchange the token of a link for a cookie. Programs send the token itself, as Authorization: Bearer.",
+        body=obj({"token": text(MAX_TOKEN)}),
+        answer=obj({"role": {"enum": ["operator", "viewer"]}}),
+        refusals=_BODY,
+    ),
+    Call(
+        name="openapi.json",
+        pages=(LIVE, TAPE),
+        words="This document.",
+        answer=some({"openapi": TEXT, "paths": some({})}),
+    ),
+    Call(
+        name="cluster",
+        pages=(LIVE,),
+        words="Ids, addresses, what this token may do, and the times after which the cluster notices a failure.",
+        answer=obj(
+            {
+                "cluster_id": TEXT,
+                "data_dir": TEXT,
+                "controllers": WHOLE,
+                "brokers": WHOLE,
+                "bootstrap_servers": TEXT,
+                "role": {"enum": ["operator", "viewer"]},
+                "faults": array(TEXT),
+                "timings_ms": {"type": "object", "additionalProperties": maybe(WHOLE)},
+            }
+        ),
+    ),
+    Call(
+        name="cluster",
+        pages=(TAPE,),
+        words="Whose recording it is, and whether its run can be run again.",
+        answer=some({"what_if": maybe(some({"may": FLAG}))}),
+    ),
+    Call(
+        name="state",
+        pages=(LIVE,),
+        words="What every node says, who leads, which faults there are, and what is wrong.",
+        query=_FILTER,
+        answer=_STATE,
+    ),
+    Call(
+        name="stream",
+        pages=(LIVE,),
+        words="The state, again and again: events `state` and `partitions`. Who is slow skips some.",
+        query=_FILTER,
+        answer=TEXT,
+        refusals=(503,),
+        stream=True,
+    ),
+    Call(
+        name="stories",
+        pages=(LIVE,),
+        words="What happened to one subject, and why; without a kind, what happened lately.",
+        query={
+            "kind": (TEXT, "As in kraftlite explain: partition, topic, node, controller, record, transaction."),
+            "name": (TEXT, "Which one, such as orders-0."),
+            **_SINCE,
+        },
+        answer=obj({"stories": array(some({"kind": TEXT, "title": TEXT})), "recorded": WHOLE}),
+        refusals=(400, 404),
+    ),
+    Call(
+        name="timeline",
+        pages=(LIVE,),
+        words="What happened as spans, by lane.",
+        query={"partition": (text(MAX_NAME), "Whose lanes. Default: those with trouble."), **_SINCE},
+        answer=obj(
+            {
+                "since": MOMENT,
+                "until": MOMENT,
+                "lanes": array(TEXT),
+                "spans": array(some({"lane": TEXT, "kind": TEXT, "label": TEXT})),
+            }
+        ),
+    ),
+    Call(
+        name="outages",
+        pages=(LIVE,),
+        words="What clients missed, and the stories of the time in which the cluster acknowledged nothing there.",
+        answer=obj({"outages": array(some({"client": TEXT, "name": TEXT, "from": MOMENT, "until": maybe(MOMENT)}))}),
+    ),
+    Call(
+        name="clients",
+        pages=(LIVE,),
+        method="POST",
+        words="Start or stop the client of the page, or report what another client was told.",
+        body={"oneOf": [_START, obj({"kind": {"const": "stop"}}), _REPORT]},
+        status=202,
+        answer=_DONE,
+        refusals=(*_BODY, 409),
+        operator=True,
+    ),
+    Call(
+        name="faults",
+        pages=(LIVE,),
+        method="POST",
+        words="Kill, pause, restart a node, or have it cause a fault to itself; `end` with an id, or of all.",
+        body=_FAULT,
+        status=202,
+        answer=_DONE,
+        refusals=(*_BODY, 409, 429),
+        operator=True,
+    ),
+    Call(name="tape", pages=(TAPE,), words="The whole recording: frames, stories, lanes.", answer=some({"cluster": some({})})),
+    Call(
+        name="what-if",
+        pages=(TAPE,),
+        method="POST",
+        words="Run the seed of the recording again, with a change.",
+        body=obj({"seed": WHOLE, "changes": array({"type": "array", "minItems": 2, "maxItems": 2})}, required=()),
+        answer=some({"tape": some({})}),
+        refusals=(*_BODY, 409, 429),
+        operator=True,
+    ),
+)
+
+
+_OURS: Final[dict[str, Any]] = {
+    "name": "X-Kraftlite",
+    "in": "header",
+    "required": True,
+    "schema": {"const": "1"},
+    "description": "What no foreign page may send without being asked first.",
+}
+
+
+def calls(page: str) -> Iterable[Call]:
+    return (call for call in CALLS if page in call.pages)
+
+
+def document(page: str) -> dict[str, Any]:
+    """The OpenAPI document of one kind of page."""
+    paths: dict[str, dict[str, Any]] = {}
+    for call in calls(page):
+        paths.setdefault(call.path, {})[call.method.lower()] = _operation(call)
+    paths["/healthz"] = {
+        "get": {
+            "operationId": "healthz",
+            "summary": "ok, without a token.",
+            "security": [],
+            "responses": {"200": _response("It serves.", TEXT, "text/plain")},
+        }
+    }
+    return {
+        "openapi": "3.1.0",
+        "info": {
+            "title": "kraftlite: the page on which a failover is watched",
+            "version": kraftlite.__version__,
+            "description": "Served to the machine itself: any other Host is refused.",
+        },
+        "security": [{"token": []}, {"session": []}],
+        "paths": paths,
+        "components": {
+            "securitySchemes": {
+                "token": {"type": "http", "scheme": "bearer"},
+                "session": {"type": "apiKey", "in": "cookie", "name": "kraftlite_PORT"},
+            },
+            "schemas": {"Error": obj({"error": TEXT})},
+        },
+    }
+
+
+def _operation(call: Call) -> dict[str, Any]:
+    open_to_all = call.name == "session"
+    refused = sorted({*call.refusals, 401, 403})
+    found: dict[str, Any] = {
+        "operationId": call.name,
+        "summary": call.words + (" Only by the operator's link." if call.operator else ""),
+        "responses": {
+            str(call.status): _response("Done." if call.body else "The answer.", call.answer, _media(call)),
+            **{str(status): _response(_REFUSALS[status], {"$ref": "#/components/schemas/Error"}) for status in refused},
+        },
+    }
+    parameters: list[dict[str, Any]] = [
+        {"name": name, "in": "query", "schema": schema, "description": words} for name, (schema, words) in call.query.items()
+    ]
+    if call.body is not None:
+        parameters.append(_OURS)
+        found["requestBody"] = {"required": True, "content": {"application/json": {"schema": call.body}}}
+    if parameters:
+        found["parameters"] = parameters
+    return {**found, "security": []} if open_to_all else found
+
+
+def _media(call: Call) -> str:
+    return "text/event-stream" if call.stream else "application/json"
+
+
+def _response(words: str, schema: Schema, media: str = "application/json") -> dict[str, Any]:
+    return {"description": words, "content": {media: {"schema": schema}}}
