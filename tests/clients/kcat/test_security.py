@@ -22,7 +22,7 @@ class TestSecurity(Security):
         authority="SSL .*broker certificate could not be verified",
         broker="SSL .*broker certificate could not be verified",
         expired="alert certificate (unknown|expired)",
-        strangers="alert (bad certificate|unknown ca)",
+        strangers="alert (certificate unknown|unknown ca)",
         nobody="alert (bad certificate|certificate required)",
         grant="Topic authorization failed",
     )
