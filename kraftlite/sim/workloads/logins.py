@@ -116,7 +116,7 @@ class LoginClient(SimClient):
                 if answer.closed:
                     return
             else:
-                again = credential if rng.randrange(8) else self._credential()
+                again = credential if rng.randrange(3) else self._credential()
                 lasts_ms = await self._login(broker, again, behind=rng.choice((0, 1, 3)))
 
     def _credential(self) -> Credential:
@@ -192,7 +192,7 @@ class LoginClient(SimClient):
         if what >= 6:
             renewers = [{"principal_type": USER, "principal_name": rng.choice((*PASSWORDS, FIRST_USER))}]
             owner = {"owner_principal_type": None, "owner_principal_name": None}
-            return CREATE, {**owner, "renewers": renewers[: rng.randrange(2)], "max_lifetime": rng.choice((-1, 3_000, 20_000))}
+            return CREATE, {**owner, "renewers": renewers[: rng.randrange(2)], "max_lifetime": rng.choice((-1, 3_000, 12_000))}
         token = rng.choice(self._tokens)
         if what == 4:
             return RENEW, {"hmac": token.hmac, "renew_period": rng.choice((-1, 1_000, 60_000))}

@@ -24,7 +24,7 @@ _SALT: Final = b"salt-of-the-first"
 TOKENS: Final[Mapping[str, str]] = {
     "delegation.token.secret.key": "secret-of-the-tokens",
     "delegation.token.max.lifetime.ms": "40000",
-    "delegation.token.expiry.time.ms": "6000",
+    "delegation.token.expiry.time.ms": "15000",
     "delegation.token.expiry.check.interval.ms": "2000",
 }
 
