@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Final
 from urllib.parse import urlsplit
 
-from kraftlite.config.listener_settings import key_for, setting_of
+from kraftlite.config.listener_settings import LISTENER_PREFIX, key_for, setting_of
 from kraftlite.model.broker_configs import BROKER_CONFIGS
+from kraftlite.model.config_effects import EFFECTS, Effect
 from kraftlite.model.configdef import ConfigKey
 from kraftlite.security.jaas import MECHANISMS, LoginModule, parse_jaas
 from kraftlite.security.listener_sasl import ListenerSasl
@@ -38,6 +40,13 @@ _LOGIN_OPTIONS: Final = ("clientId", "clientSecret", "scope", "extension_")
 """The options of the login module with which Kafka's broker itself would log in."""
 _JAAS: Final = "sasl.jaas.config"
 _ENABLED: Final = "sasl.enabled.mechanisms"
+_REAUTHENTICATE: Final = "connections.max.reauth.ms"
+_OF_LISTENER: Final = re.compile(
+    rf"(?P<listener>.+?)(?:\.(?P<mechanism>{'|'.join(it.lower() for it in MECHANISMS)}))?\."
+    r"(?P<key>(?:sasl|ssl|connections?|principal|max)\..+)"
+)
+_OF_MECHANISM: Final = (_JAAS, _REAUTHENTICATE, _HANDLER)
+"""The keys that may stand behind the name of a mechanism; for OAUTHBEARER all of its own, too."""
 
 
 def listeners_sasl(values: Mapping[str, str], listeners: Sequence[str], problems: list[str]) -> dict[str, ListenerSasl]:
@@ -65,7 +74,7 @@ class _Reader:
             mechanisms=mechanisms,
             plain_users=users,
             oauth=oauth,
-            max_reauth_ms={it: self._number("connections.max.reauth.ms", it) for it in mechanisms},
+            max_reauth_ms={it: self._number(_REAUTHENTICATE, it) for it in mechanisms},
             failure_delay_ms=self._number("connection.failed.authentication.delay.ms"),
             max_receive_bytes=self._number("sasl.server.max.receive.size"),
         )
@@ -199,18 +208,41 @@ class _Reader:
         self._problems.append(f"{own}: listener {self._listener} has SASL: {text}")
 
 
-def misplaced_sasl(given: Sequence[str], listeners: Sequence[str]) -> list[str]:
+def misplaced_sasl(given: Sequence[str], listeners: Mapping[str, ListenerSasl]) -> list[str]:
     """Find users and options of mechanisms under keys that no listener reads: they would protect nothing."""
+    somewhere = {mechanism for sasl in listeners.values() for mechanism in sasl.mechanisms}
     found = []
-    known = {name.lower() for name in listeners}
     for key in given:
         if key == _JAAS:
             found.append(f"{key}: brokers read it with a listener and a mechanism before it: listener.name.NAME.plain.{_JAAS}")
-        elif key.startswith("listener.name.") and key.endswith(f".{_JAAS}"):
-            listener, _, mechanism = key.removeprefix("listener.name.").removesuffix(f".{_JAAS}").rpartition(".")
-            if mechanism.upper() not in MECHANISMS:
-                found.append(f"{key}: allowed is listener.name.NAME.MECHANISM.{_JAAS} with one of {', '.join(MECHANISMS)}")
-            elif listener not in known:
-                names = ", ".join(sorted(listeners)) or "there is none"
-                found.append(f"{key}: {listener} is not a listener with SASL ({names})")
+        elif key.startswith(LISTENER_PREFIX):
+            parts = _OF_LISTENER.fullmatch(key.removeprefix(LISTENER_PREFIX))
+            problem = None if parts is None else _misplaced(parts["listener"], parts["mechanism"], parts["key"], listeners)
+            found += [] if problem is None else [f"{key}: {problem}"]
+        elif _is_of_oauth(key) and listeners and "OAUTHBEARER" not in somewhere:
+            found.append(f"{key}: no listener has OAUTHBEARER among its {_ENABLED}")
     return found
+
+
+def _misplaced(listener: str, mechanism: str | None, name: str, listeners: Mapping[str, ListenerSasl]) -> str | None:
+    """Say why a key of a listener has no effect; None: it has, it is no key of SASL, or it is refused for another reason."""
+    if name == _JAAS and mechanism is None:
+        return f"allowed is listener.name.NAME.MECHANISM.{_JAAS} with one of {', '.join(MECHANISMS)}"
+    known = EFFECTS.get(name)
+    if (mechanism is None and not _is_of_oauth(name)) or (known is not None and known.rule.effect is Effect.REFUSED):
+        return None
+    found = next((sasl for it, sasl in listeners.items() if it.lower() == listener), None)
+    if found is None:
+        return f"{listener} is not a listener with SASL ({', '.join(sorted(listeners)) or 'there is none'})"
+    wanted = "OAUTHBEARER" if mechanism is None else mechanism.upper()
+    if mechanism is not None and name not in _OF_MECHANISM and not (wanted == "OAUTHBEARER" and _is_of_oauth(name)):
+        return f"it does not differ by mechanism; what does is {', '.join(_OF_MECHANISM)}"
+    if wanted not in found.mechanisms and name not in (_JAAS, _REAUTHENTICATE):
+        return f"{listener} has not {wanted} among its {_ENABLED}"
+    if name == _HANDLER and wanted != "OAUTHBEARER":
+        return f"Java classes cannot be loaded, and {wanted} has no other way to know its users; remove it"
+    return None
+
+
+def _is_of_oauth(name: str) -> bool:
+    return name.startswith("sasl.oauthbearer.") or name == _HANDLER

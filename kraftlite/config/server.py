@@ -257,7 +257,7 @@ def _build(
     tls = _tls(values, resolved, problems)
     warnings.extend(_unused_tls(raw) if not tls else [])
     sasl = listeners_sasl(values, resolved.sasl_listeners, problems)
-    problems.extend(misplaced_sasl(tuple(raw), resolved.sasl_listeners))
+    problems.extend(misplaced_sasl(tuple(raw), sasl))
     return ServerConfig(
         node_id=resolved.node_id,
         roles=resolved.roles,

@@ -20,6 +20,7 @@ from kraftlite.sim.service import client_handlers
 from kraftlite.sim.shape import Shape
 from kraftlite.sim.themes import PLAIN
 from kraftlite.sim.workloads.rack_settings import of_broker
+from kraftlite.sim.workloads.security_settings import added_users
 from kraftlite.sim.workloads.settings import settings_of
 from kraftlite.simhost.disk import MemDisk
 from kraftlite.simhost.host import SimHost
@@ -121,6 +122,7 @@ class SimCluster:
             entropy=self.disk_rng,
             ignore_formatted=ignore_formatted,
             forming=self.quorum.formation(node.config),
+            add_scram=added_users(self.theme),
         )
 
     def configure(self, node_id: NodeId) -> None:

@@ -98,6 +98,9 @@ class Security:
     """See `told`. Patterns are found in what the client tells and writes down. Alerts of TLS have two names where those of
     OpenSSL are more exact than Java's, see docs/DIFFERENCES.md."""
 
+    granted_by: ClassVar[str] = "SCRAM-SHA-512"
+    """The login of the client whose grant is taken back."""
+
     goes_on: ClassVar[bool] = True
     """A producer that was refused writes again when it is granted again."""
 
@@ -147,7 +150,7 @@ class Security:
     def test_a_grant_that_is_taken_back_in_mid_flight(self, command: list[str], closed_node: Closed, topic: str) -> None:
         closed_node.create_topic(topic)
         closed_node.grant("bob", topic)
-        with self.session(command, closed_node, login(closed_node, "SCRAM-SHA-512", user="bob"), topic) as run:
+        with self.session(command, closed_node, login(closed_node, self.granted_by, user="bob"), topic) as run:
             run.until("acknowledged", lambda: run.of("ack"))
             assert run.of("fail") == []
             closed_node.take_back("bob", topic)

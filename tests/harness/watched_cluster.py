@@ -23,6 +23,7 @@ from kraftlite.sim.cluster import CLIENT, SimCluster
 from kraftlite.sim.history import History
 from kraftlite.sim.loop import VirtualLoop
 from kraftlite.sim.shape import NAMED, Shape
+from kraftlite.sim.themes import PLAIN
 from kraftlite.simhost.host import SimHost
 
 SMALL = replace(NAMED["3+3"], brokers=2)
@@ -32,9 +33,9 @@ LIMIT_MS = 60_000
 class WatchedCluster:
     """Nodes 1-3 are controllers, 4 and 5 brokers. What a checker finds is raised by the next `go`, `until` or `do`."""
 
-    def __init__(self, *factories: CheckerFactory, shape: Shape = SMALL, seed: int = 1) -> None:
+    def __init__(self, *factories: CheckerFactory, shape: Shape = SMALL, seed: int = 1, theme: str = PLAIN) -> None:
         self.loop = VirtualLoop(seed)
-        self.cluster = SimCluster(self.loop, shape, seed)
+        self.cluster = SimCluster(self.loop, shape, seed, theme)
         self.world = World(cluster=self.cluster, history=History(), losses=Losses(), rng=random.Random(seed))
         self.checkers: list[Checker] = [make(self.world) for make in factories]
         self.found: BaseException | None = None

@@ -1,4 +1,4 @@
-"""The checkers of rights and quotas: invariants 90 to 92."""
+"""The checkers of rights, quotas and logins: invariants 90 to 92, 94 and 95."""
 
 from __future__ import annotations
 
@@ -8,5 +8,13 @@ from kraftlite.sim.checkers.base import CheckerFactory
 from kraftlite.sim.checkers.facts import MetadataWatch
 from kraftlite.sim.checkers.i90_rights import RightsDecided, RightsInForce
 from kraftlite.sim.checkers.i92_quotas import QuotasKept
+from kraftlite.sim.checkers.i94_sessions import LoginsDeserved, SessionsEnd
 
-SECURITY: Final[tuple[CheckerFactory, ...]] = (MetadataWatch, RightsDecided, RightsInForce, QuotasKept)
+SECURITY: Final[tuple[CheckerFactory, ...]] = (
+    MetadataWatch,
+    RightsDecided,
+    RightsInForce,
+    QuotasKept,
+    SessionsEnd,
+    LoginsDeserved,
+)

@@ -125,7 +125,7 @@ class AdminOutcomes(MetadataChecker):
     def _is_asked(self, state: MetadataState, record: Any) -> bool:
         if isinstance(record, r.PartitionChangeRecord):
             return any(isinstance(it, tuple) for it in (record.replicas, record.adding_replicas, record.removing_replicas))
-        if isinstance(record, r.FeatureLevelRecord) and not state.brokers:
+        if isinstance(record, r.FeatureLevelRecord | r.UserScramCredentialRecord) and not state.brokers:
             return False  # the first controller's first words, as the formatted disks say
         if isinstance(record, r.ConfigRecord) and not state.brokers and not state.controllers:
             wanted = r.ConfigRecord(resource_type=configs.BROKER, resource_name="", name=configs.MIN_ISR, value=self._min_isr)

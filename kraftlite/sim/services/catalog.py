@@ -7,7 +7,7 @@ from typing import Final
 
 from kraftlite.node.build import Node
 from kraftlite.runtime.ports import Handlers
-from kraftlite.sim.services import admin, directories, doors, groups, logs, membership, sessions, transactions
+from kraftlite.sim.services import admin, directories, doors, groups, logins, logs, membership, sessions, transactions
 
 Routes = Callable[[Node], Handlers]
 
@@ -20,4 +20,5 @@ ROUTES: Final[tuple[Routes, ...]] = (
     directories.routes,
     membership.routes,
     doors.routes,
+    logins.routes,
 )

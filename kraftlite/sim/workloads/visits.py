@@ -14,6 +14,7 @@ from kraftlite.sim.workloads import (
     directories,
     groups,
     levels,
+    logins,
     logs,
     membership,
     minimum,
@@ -44,7 +45,7 @@ THEMED: Final[Mapping[str, tuple[Visit, ...]]] = {
     LOGS: (logs.visit, sessions.visit, racks.visit),
     TRANSACTIONS: (transactions.visit,),
     MEMBERSHIP: (membership.visit, brokers.visit),
-    SECURITY: (security.visit,),
+    SECURITY: (security.visit, logins.visit),
 }
 """By theme: what the runs of that theme have, and no others."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
@@ -10,9 +11,62 @@ import threading
 import time
 from typing import Any
 
-from tests.clients.program import Job, administer, main, tell
+from tests.clients.program import Job, administer, main, security_of, tell
 
 KCAT = os.environ.get("KCAT", "kcat")
+PAUSE_MS = 100
+"""The pauses between attempts to reach a broker."""
+
+
+def secured(job: Job) -> list[str]:
+    """The options with which kcat logs in. Tokens that nobody has signed librdkafka makes by itself."""
+    given = security_of(job)
+    names = {
+        "protocol": "security.protocol",
+        "mechanism": "sasl.mechanism",
+        "ca": "ssl.ca.location",
+        "certificate": "ssl.certificate.location",
+        "key": "ssl.key.location",
+    }
+    found = {name: given[it] for it, name in names.items() if it in given}
+    if "token_s" in given:
+        claims = f"principal={given['username']} lifeSeconds={round(given['token_s'])}"
+        found |= {"enable.sasl.oauthbearer.unsecure.jwt": "true", "sasl.oauthbearer.config": claims}
+    elif "username" in given:
+        found |= {"sasl.username": given["username"], "sasl.password": given["password"]}
+    return [word for name, value in found.items() for word in ("-X", f"{name}={value}")]
+
+
+def session(job: Job, stopped: threading.Event) -> None:
+    """One kcat writes until the word to stop. It tells of acknowledgements at its third level of words, on standard error as of
+    what goes wrong, and not of which record."""
+    command = [KCAT, "-P", "-E", "-vvv", "-b", job["bootstrap"], "-t", job["topic"], *secured(job)]
+    for name in ("reconnect.backoff.ms", "reconnect.backoff.max.ms", "retry.backoff.ms"):
+        command += ["-X", f"{name}={PAUSE_MS}"]
+    command += ["-X", "message.timeout.ms=20000", "-X", "linger.ms=0"]
+    process = subprocess.Popen(command, stdin=-1, stdout=-1, stderr=subprocess.STDOUT, text=True, bufsize=1)
+    assert process.stdin is not None and process.stdout is not None
+    told: Any = process.stdout
+
+    def listen() -> None:
+        for number, line in enumerate(told):
+            if "Message delivered" in line:
+                tell("ack", i=number)
+            elif "Delivery failed" in line:
+                tell("fail", i=number, error=line)
+            elif "ERROR" in line or "FAIL" in line:
+                tell("fail", i=-1, error=line)
+
+    listening = threading.Thread(target=listen, daemon=True)
+    listening.start()
+    number = 0
+    while not stopped.wait(job["pause_ms"] / 1000) and process.poll() is None:
+        with contextlib.suppress(BrokenPipeError):
+            process.stdin.write(f"v{number}\n")
+        number += 1
+    process.kill()
+    process.wait(30)
+    listening.join(30)
 
 
 def produce(job: Job, _stopped: threading.Event) -> None:
@@ -20,7 +74,7 @@ def produce(job: Job, _stopped: threading.Event) -> None:
     records = job["records"]
     acks = {"0": "0", "1": "1", "all": "-1"}[job["acks"]]
     command = [KCAT, "-P", "-b", job["bootstrap"], "-t", job["topic"], "-K", "\x02", "-Z", "-X", f"request.required.acks={acks}"]
-    command += ["-z", job.get("codec", "none")]
+    command += ["-z", job.get("codec", "none"), *secured(job)]
     if job.get("idempotent"):
         command += ["-X", "enable.idempotence=true"]
     if "partition" in records[0]:
@@ -53,6 +107,7 @@ def show(line: str) -> None:
 def read(job: Job, _stopped: threading.Event) -> None:
     start = f"s@{job['time_ms']}" if "time_ms" in job else str(job.get("offset", 0))
     command = [KCAT, "-C", "-J", "-q", "-b", job["bootstrap"], "-t", job["topic"], "-p", str(job["partition"]), "-o", start]
+    command += secured(job)
     done = subprocess.run([*command, "-c", str(job["count"])], capture_output=True, text=True, timeout=120, check=True)
     for line in done.stdout.splitlines():
         show(line)
@@ -105,4 +160,4 @@ def admin(job: Job, _stopped: threading.Event) -> None:
 
 
 if __name__ == "__main__":
-    main(produce=produce, read=read, group=group, admin=admin)
+    main(produce=produce, session=session, read=read, group=group, admin=admin)

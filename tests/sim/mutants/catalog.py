@@ -37,6 +37,7 @@ MODULES: Final = (
     "directories",
     "membership",
     "security",
+    "logins",
 )
 
 Change = Callable[[Patch], None]
@@ -55,6 +56,7 @@ AREA_THEMES: Final = {
     "transaction_races": TRANSACTIONS,
     "membership": MEMBERSHIP,
     "security": SECURITY,
+    "logins": SECURITY,
 }
 """The themes in which the mutants of an area are hunted; all others in plain runs."""
 

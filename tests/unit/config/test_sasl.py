@@ -88,6 +88,21 @@ def test_settings_differ_by_listener_and_mechanism() -> None:
             {"sasl.enabled.mechanisms": "OAUTHBEARER", "sasl.server.callback.handler.class": "org.example.Mine"},
             "Java classes cannot be loaded",
         ),
+        (
+            {
+                **PLAIN,
+                "sasl.enabled.mechanisms": "PLAIN",
+                "listener.name.sasl.plain.sasl.server.callback.handler.class": "a.Ldap",
+            },
+            "Java classes cannot be loaded, and PLAIN has no other way to know its users",
+        ),
+        ({**SCRAM, "sasl.server.callback.handler.class": "a.Ldap"}, "no listener has OAUTHBEARER among its"),
+        ({**SCRAM, "sasl.oauthbearer.expected.audience": "a"}, "no listener has OAUTHBEARER among its"),
+        ({**SCRAM, "listener.name.sasl.sasl.oauthbearer.expected.audience": "a"}, "sasl has not OAUTHBEARER among its"),
+        ({**SCRAM, "listener.name.other.sasl.oauthbearer.expected.audience": "a"}, "other is not a listener with SASL (SASL)"),
+        ({**SCRAM, "listener.name.sasl.oauthbearer.sasl.oauthbearer.expected.issuer": "a"}, "sasl has not OAUTHBEARER among"),
+        ({**SCRAM, "listener.name.sasl.scram-sha-256.sasl.server.max.receive.size": "9"}, "it does not differ by mechanism"),
+        ({**SCRAM, "listener.name.sasl.scram-sha-256.ssl.client.auth": "none"}, "it does not differ by mechanism"),
     ],
 )
 def test_what_would_not_protect_is_refused(values: dict[str, str], words: str) -> None:

@@ -163,6 +163,7 @@ def test_scram_refuses_first_messages_that_are_none(message: str) -> None:
     ("message", "why"),
     [
         ("c=biws,r=other,p=AAAA", "nonce"),
+        ("c=biws,r=ccs,p=AAAA", "nonce"),  # the client's part twice, as of librdkafka before 2.2 (CVE-2024-56128)
         ("c=eSws,r=cs,p=AAAA", "channel binding"),
         ("c=biws,r=cs,p=AAAA", "credentials"),
         ("c=biws,r=cs", "format"),

@@ -16,6 +16,8 @@ from kraftlite.model.ids import Endpoint, NodeId
 from kraftlite.model.messages.security import QuotaEntityPart
 from kraftlite.model.principal import USER, Principal
 from kraftlite.model.topic_partition import TopicPartition
+from kraftlite.protocol.kio_codec import encode_response
+from kraftlite.protocol.primitives import response_head
 from kraftlite.protocol.record_requests import encode_produce
 from kraftlite.security.authorizer import Decision, Reason
 from kraftlite.sim.checkers.base import CheckerFactory
@@ -23,8 +25,12 @@ from kraftlite.sim.checkers.catalog_security import SECURITY
 from kraftlite.sim.checkers.facts import MetadataWatch
 from kraftlite.sim.checkers.i90_rights import RightsDecided, RightsInForce, Rules
 from kraftlite.sim.checkers.i92_quotas import Limit, QuotasKept, limit_of
+from kraftlite.sim.checkers.i94_sessions import LoginsDeserved, SessionsEnd
 from kraftlite.sim.checkers.model import MetadataState
 from kraftlite.sim.services.doors import DOOR, DoorAnswer, DoorAsk, error_codes
+from kraftlite.sim.services.logins import LASTS_MS, LOGIN, PASSWORDS, PLAIN, LoginAnswer, LoginAsk
+from kraftlite.sim.themes import SECURITY as THEME
+from kraftlite.sim.workloads.logins import AUTHENTICATE, HANDSHAKE, METADATA, frame
 from kraftlite.sim.workloads.security_settings import ADMIN, vary
 from kraftlite.simhost.network import Exchange
 from tests.harness.violations import Cases, assert_found
@@ -181,11 +187,95 @@ def a_client_goes_on_over_its_quota(cluster: WatchedCluster) -> None:
         served(cluster, produce(size=1_000), taken_ms=1_000 * number)
 
 
+def logged_in(cluster: WatchedCluster, user: str, password: str | None = None, connection: int = 1, client: str = "c") -> Any:
+    """Log in by PLAIN; returns the answer."""
+    message = f"\0{user}\0{password or PASSWORDS[user]}".encode()
+    frames = (frame(HANDSHAKE, 1, {"mechanism": PLAIN}), frame(AUTHENTICATE, 2, {"auth_bytes": message}))
+    ask = LoginAsk(client=client, connection=connection, frames=frames, knows=password is None)
+    return cluster.do(cluster.client.call(Endpoint("n4", 9092), LOGIN, ask, 5_000))
+
+
+NOT_WANTED = (
+    "allow_auto_topic_creation",
+    "include_cluster_authorized_operations",
+    "include_topic_authorized_operations",
+)
+WORK = frame(METADATA, 3, {"topics": [], **dict.fromkeys(NOT_WANTED, False)})
+
+
+def work_seen(cluster: WatchedCluster, taken_ms: int, **fields: Any) -> None:
+    """A checker is told that broker 4 has taken a request for metadata then, and answered it."""
+    offset = settled(cluster)
+    told = encode_response(*METADATA, {"brokers": [], "cluster_id": "", "controller_id": 1, "topics": [], "throttle_time": 0})
+    answers = ((response_head(3, len(told), True) + told)[4:],)
+    about: dict[str, Any] = {"answers": answers, "taken": ((taken_ms, 0),), "closed": "", "first": offset, "last": offset}
+    ask = LoginAsk(client="c", connection=1, frames=(WORK,))
+    exchange: Any = Exchange(NodeId(1_000), NodeId(4), LOGIN, ask, cluster.loop.create_future())
+    cluster.checkers[0].on_served(exchange, LoginAnswer(**{**about, **fields}))
+
+
+@CASES.breaks(SessionsEnd, "api key 3 of dora is answered .* ms after the end of its session")
+def a_session_without_an_end(cluster: WatchedCluster) -> None:
+    at_ms, _ = logged_in(cluster, "dora").taken[-1]
+    work_seen(cluster, at_ms + LASTS_MS[PLAIN] + 1)
+
+
+@CASES.breaks(SessionsEnd, "api key 3 is answered to a client that has not said who it is")
+def an_answer_to_a_stranger(cluster: WatchedCluster) -> None:
+    work_seen(cluster, 1)
+
+
+@CASES.breaks(SessionsEnd, "the session of dora is cut at .* ms; its end is")
+def a_session_that_is_cut_before_its_end(cluster: WatchedCluster) -> None:
+    at_ms, _ = logged_in(cluster, "dora").taken[-1]
+    work_seen(cluster, at_ms + LASTS_MS[PLAIN], answers=(), closed="its session is over, it is said")
+
+
+@CASES.breaks(SessionsEnd, "request 3 of api key 3 is answered under the number 7")
+def an_answer_to_another_request(cluster: WatchedCluster) -> None:
+    at_ms, _ = logged_in(cluster, "dora").taken[-1]
+    told = encode_response(*METADATA, {"brokers": [], "cluster_id": "", "controller_id": 1, "topics": [], "throttle_time": 0})
+    work_seen(cluster, at_ms, answers=((response_head(7, len(told), True) + told)[4:],))
+
+
+@CASES.breaks(LoginsDeserved, "dora is let in by PLAIN with a wrong password")
+def a_wrong_password_is_taken(cluster: WatchedCluster) -> None:
+    logged_in(cluster, "dora", PASSWORDS["dora"])
+
+
+@CASES.breaks(LoginsDeserved, "of nobody: frieda is refused by PLAIN")
+def a_password_is_refused(cluster: WatchedCluster) -> None:
+    message = b"\0frieda\0right"
+    frames = (frame(HANDSHAKE, 1, {"mechanism": PLAIN}), frame(AUTHENTICATE, 2, {"auth_bytes": message}))
+    ask = LoginAsk(client="c", connection=1, frames=frames)
+    cluster.do(cluster.client.call(Endpoint("n4", 9092), LOGIN, ask, 5_000))
+
+
+@CASES.breaks(LoginsDeserved, "lasts longer than its longest life")
+def a_token_for_ever(cluster: WatchedCluster) -> None:
+    cluster.write(
+        r.DelegationTokenRecord(
+            owner="User:dora",
+            requester="User:dora",
+            renewers=(),
+            issue_timestamp_ms=1,
+            max_timestamp_ms=5,
+            expiration_timestamp_ms=6,
+            token_id="a-token",
+        )
+    )
+
+
+@CASES.breaks(LoginsDeserved, "and first has no SCRAM-SHA-256")
+def a_user_of_format_is_forgotten(cluster: WatchedCluster) -> None:
+    settled(cluster, r.RemoveUserScramCredentialRecord(name="first", mechanism=1))
+
+
 @pytest.mark.parametrize(("checker", "violate", "words"), CASES, ids=CASES.ids)
 def test_a_violation_of_rights_and_quotas_is_found(
     checker: CheckerFactory, violate: Callable[[WatchedCluster], Any], words: str
 ) -> None:
-    cluster = WatchedCluster(MetadataWatch, checker, shape=SHAPE)
+    cluster = WatchedCluster(MetadataWatch, checker, shape=SHAPE, theme=THEME)
     try:
         assert_found(cluster.start(), checker, violate, words)
     finally:
@@ -198,7 +288,7 @@ def test_every_checker_of_rights_and_quotas_can_fail() -> None:
 
 @pytest.fixture
 def cluster() -> Iterator[WatchedCluster]:
-    found = WatchedCluster(*SECURITY, shape=SHAPE)
+    found = WatchedCluster(*SECURITY, shape=SHAPE, theme=THEME)
     try:
         yield found.start()
     finally:
