@@ -5,13 +5,16 @@ A command's module is imported when the command runs (or its own `--help` is ask
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 from importlib import import_module
+from typing import NoReturn
 
 import click
 
 from kraftlite import __version__, require_assertions
+from kraftlite.cli import ending
 
 DEBUG_VARIABLE = "KRAFTLITE_DEBUG"
 
@@ -328,12 +331,14 @@ cli.params.append(
 
 
 def main(args: list[str] | None = None) -> None:
-    """Run and exit: 0, 1 on failure, 2 on wrong usage, 130 when interrupted. Errors are one line on standard error."""
+    """Run and exit: 0, 1 on failure, 2 on wrong usage, 130 when interrupted, 143 when told to end. Errors are one line on
+    standard error."""
     try:
         require_assertions()
     except ImportError as error:
         click.echo(f"error: {error}", err=True)
         sys.exit(1)
+    ending.take_signals()
     try:
         status = cli.main(args=args, prog_name="kraftlite", standalone_mode=False)
         sys.stdout.flush()
@@ -347,8 +352,7 @@ def main(args: list[str] | None = None) -> None:
         _say(error.format_message())
         sys.exit(error.exit_code)
     except (click.Abort, KeyboardInterrupt):
-        click.echo("interrupted", err=True)
-        sys.exit(130)
+        _interrupted()
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # the reader is gone: no complaint while Python shuts down
         sys.exit(1)
@@ -361,9 +365,18 @@ def main(args: list[str] | None = None) -> None:
         if _is_expected(error):
             _say(str(error))
             sys.exit(1)
+        if isinstance(error, SystemError) and ending.was_interrupted():
+            _interrupted()  # raised in a callback of librdkafka, whose binding has lost the exception
         _say(f"{type(error).__name__}: {error} (set {DEBUG_VARIABLE}=1 for more)".replace("\n", " "))
         sys.exit(1)
-    sys.exit(status if isinstance(status, int) else 0)
+    kafkas_own = (sys.argv[1:] if args is None else args)[:1] == ["compat"]
+    sys.exit(ending.status_of(status if isinstance(status, int) else 0, until_interrupted=not kafkas_own))
+
+
+def _interrupted() -> NoReturn:
+    with contextlib.suppress(OSError):  # of a terminal that has hung up
+        click.echo("interrupted", err=True)
+    sys.exit(ending.status_of(130, until_interrupted=False))
 
 
 def _is_expected(error: Exception) -> bool:

@@ -14,7 +14,7 @@ from kraftlite.metadata.delta import MetadataDelta
 from kraftlite.metadata.features import supports_controller_registration
 from kraftlite.metadata.image import MetadataImage
 from kraftlite.metadata.publisher import Manifest
-from kraftlite.model.errors import ApiError
+from kraftlite.model.errors import ApiError, ErrorCode
 from kraftlite.model.ids import random_uuid, uuid_to_str
 from kraftlite.model.messages import methods
 from kraftlite.model.messages.controller import ControllerRegistrationRequest
@@ -24,6 +24,8 @@ from kraftlite.runtime.trace.node import ControllerRegistrationFailed, Controlle
 
 _RETRY_MS: Final = 500
 _REFUSED_RETRY_MS: Final = 10_000
+_CLAIMS: Final = 10
+"""The attempts that may find a leader that has not claimed the controller yet, before that is told: it is so at each start."""
 
 
 class ControllerRegistrar:
@@ -74,9 +76,10 @@ class ControllerRegistrar:
         emit = self._ports.tracer.emit
         emit(ControllerRegistrationSent(incarnation_id=uuid_to_str(request.incarnation_id)))
         told: str | None = None
+        claims = _CLAIMS
         while True:
             if self.registered or (self._level is not None and not supports_controller_registration(self._level)):
-                told = None
+                told, claims = None, _CLAIMS
                 await self._pause(None)
                 continue
             reason, delay_ms = None, _RETRY_MS
@@ -85,7 +88,8 @@ class ControllerRegistrar:
             except TransportError as error:
                 reason = str(error)
             except ApiError as error:
-                reason = str(error)
+                claims -= 1
+                reason = None if error.code is ErrorCode.NOT_CONTROLLER and claims >= 0 else str(error)
                 if not error.code.retriable:
                     delay_ms = _REFUSED_RETRY_MS
             if reason is not None and (reason != told or delay_ms == _REFUSED_RETRY_MS):

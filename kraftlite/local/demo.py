@@ -169,10 +169,16 @@ def _leave_running(data_dir: Path, cluster: LocalCluster, topic: str) -> None:
 
 
 def main() -> None:
+    status = 130
+
     def interrupt(number: int, frame: object) -> None:
+        nonlocal status
+        status = 128 + number
         raise KeyboardInterrupt
 
-    signal.signal(signal.SIGTERM, interrupt)
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(number) is signal.SIG_DFL:
+            signal.signal(number, interrupt)
     try:
         demo.main(standalone_mode=False)
     except click.ClickException as error:
@@ -183,7 +189,7 @@ def main() -> None:
         sys.exit(1)
     except (KeyboardInterrupt, click.Abort):
         console.print("interrupted")
-        sys.exit(130)
+        sys.exit(status)
 
 
 if __name__ == "__main__":

@@ -149,6 +149,11 @@ class Following:
         state = ctx.state
         if state is not before:
             return
+        forgotten = self._forgotten(peer_id, request, response)
+        if forgotten is not None:
+            self._refuse_forgetful(peer_id, forgotten)
+            ctx.requests.back_off(peer_id, RAFT_FETCH, ctx.now_ms)
+            return
         ours = isinstance(state, Follower) and state.leader_id == peer_id and response.leader_epoch == state.epoch
         if response.error is not ErrorCode.NONE or not ours or request.fetch_offset != ctx.metalog.leo:
             ctx.requests.back_off(peer_id, RAFT_FETCH, ctx.now_ms)
@@ -173,6 +178,32 @@ class Following:
         self._succeeded(state)
         if response.high_watermark is not None and response.diverging_epoch is None and response.snapshot_id is None:
             ctx.advance_hw(min(response.high_watermark, ctx.metalog.leo))
+
+    def _forgotten(self, peer_id: NodeId, request: RaftFetchRequest, response: RaftFetchResponse) -> str | None:
+        """Say what the leader of this node's epoch has forgotten; None when nothing shows that it has. It writes its epoch to its
+        disk before it leads, and gives up nothing that it has appended in it: only files of an earlier time have less (RF-46)."""
+        epoch, diverging = self._ctx.epoch, response.diverging_epoch
+        if self._ctx.state.leader_id != peer_id or request.current_leader_epoch != epoch:
+            return None
+        if response.error is ErrorCode.UNKNOWN_LEADER_EPOCH and response.leader_epoch < epoch:
+            return f"controller {peer_id} led epoch {epoch} and is in epoch {response.leader_epoch} now"
+        ends_early = diverging is not None and diverging.epoch == epoch and diverging.offset < request.fetch_offset
+        if response.error is ErrorCode.NONE and response.leader_epoch == epoch and ends_early:
+            assert diverging is not None
+            return f"controller {peer_id} led epoch {epoch} up to offset {request.fetch_offset}, and now up to {diverging.offset}"
+        return None
+
+    def _refuse_forgetful(self, peer_id: NodeId, forgotten: str) -> None:
+        """Where others vote, they will elect somebody who has everything. Where nobody else does, a node that has begun serves on
+        with what it has, and one that begins would wait for ever."""
+        ctx = self._ctx
+        reason = f"{forgotten}, so its files are of an earlier time"
+        if ctx.hw is None and ctx.voters.ids == (peer_id,):
+            raise Fault(
+                f"{reason}, and no other controller has the metadata that this node knows. Restore later ones there; to go on "
+                f"with what it has, remove {ctx.config.metadata_dir} of every node that is only a broker"
+            )
+        ctx.refuse(peer_id, "Fetch answer", reason)
 
     def _nonsense(self, request: RaftFetchRequest, response: RaftFetchResponse) -> str | None:
         """Say what no leader answers to this request; None when the answer is sound.

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import signal
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
 
@@ -100,9 +102,9 @@ class Totals:
         return 60 * self.runs / self.elapsed_s if self.elapsed_s else 0.0
 
 
-def die_with_parent() -> None:
-    """End this worker when the process that started it has been killed, instead of waiting for work for ever."""
-    parent = os.getppid()
+def die_with(parent: int) -> None:
+    """End this worker when the process that started it has been killed, instead of waiting for work for ever. Who that was is
+    told: it may be gone before this worker has come so far."""
 
     def watch() -> None:
         while os.getppid() == parent:
@@ -116,8 +118,10 @@ _tracers: list[Tracer] = []
 """The tracer of this worker process, when it measures the code that runs reach."""
 
 
-def begin_worker(*, code: bool) -> None:
-    die_with_parent()
+def begin_worker(*, code: bool, parent: int) -> None:
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    die_with(parent)
     if code:
         _tracers.append(Tracer())
         _tracers[0].start()
@@ -162,6 +166,28 @@ def run_one(plan: RunPlan, shrink_s: float = 60) -> Summary:
     )
 
 
+@contextmanager
+def _ended_with(pool: ProcessPoolExecutor) -> Iterator[None]:
+    """What ends this process early ends the runs that its workers are amid, which would be waited for."""
+    try:
+        yield
+    except BaseException:
+        pool.shutdown(wait=False, cancel_futures=True)
+        for worker in multiprocessing.active_children():
+            worker.terminate()
+        raise
+
+
+@contextmanager
+def _interruptions_held() -> Iterator[None]:
+    """Keep SIGINT waiting, in the processes that are started meanwhile until they begin to work."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
 def swarm(
     plans: Plans,
     *,
@@ -177,8 +203,11 @@ def swarm(
     totals = Totals()
     count = workers or os.cpu_count() or 1
     pending: dict[Future[Summary], Origin] = {}
-    begin = partial(begin_worker, code=code)
-    with ProcessPoolExecutor(count, mp_context=multiprocessing.get_context("spawn"), initializer=begin) as pool:
+    begin = partial(begin_worker, code=code, parent=os.getpid())
+    with (
+        ProcessPoolExecutor(count, mp_context=multiprocessing.get_context("spawn"), initializer=begin) as pool,
+        _ended_with(pool),
+    ):
         more = True
         while more or pending:
             while more and len(pending) < count + 1:
@@ -189,7 +218,8 @@ def swarm(
                     more = False
                     break
                 origin, plan = coming
-                pending[pool.submit(run_one, plan)] = origin
+                with _interruptions_held():  # a worker that still imports has nothing to say to Ctrl-C
+                    pending[pool.submit(run_one, plan)] = origin
             done, _ = wait(pending, return_when=FIRST_COMPLETED) if pending else ((), ())
             for future in done:
                 origin, summary = pending.pop(future), future.result()

@@ -11,6 +11,8 @@ import sys
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
+from kraftlite.spark.starting import none_left_behind
+
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
@@ -76,7 +78,8 @@ def session(
     builder = SparkSession.builder.master(master).appName(app)
     for key, value in settings.items():
         builder = builder.config(key, value)
-    found = builder.getOrCreate()
+    with none_left_behind():
+        found = builder.getOrCreate()
     found.sparkContext.setLogLevel(log_level)
     register(found)
     return found

@@ -10,7 +10,7 @@ from google.protobuf.descriptor import FieldDescriptor, MethodDescriptor
 from google.protobuf.message_factory import GetMessageClass
 
 from kraftlite._pb import controller_pb2, introspection_pb2, raft_pb2, replica_pb2, transactions_pb2
-from tests.fuzz import mutate, values
+from tests.fuzz import http2, mutate, values
 from tests.fuzz.cases import Step
 from tests.fuzz.values import Known, uvarint
 
@@ -43,7 +43,8 @@ class NodesDrawer:
 
     def grpc(self) -> Iterator[Step]:
         for _ in range(self.rng.choice((1, 2, 4))):
-            yield self._call() if self.rng.randrange(8) else self._garbage()
+            kind = self.rng.randrange(8)
+            yield self._garbage() if kind == 0 else self._flood() if kind == 1 else self._call()
 
     def metrics(self) -> Iterator[Step]:
         yield Step(0, self._http(), to="metrics", note="metrics: garbage")
@@ -137,6 +138,10 @@ class NodesDrawer:
             )
         )
         return Step(0, data, to=rng.choice(("grpc0", "grpc1")), note="grpc: garbage on the port")
+
+    def _flood(self) -> Step:
+        name, data = http2.flood(self.rng)
+        return Step(0, data, to=self.rng.choice(("grpc0", "grpc1")), note=f"grpc: {name}")
 
     def _http(self) -> bytes:
         rng = self.rng

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn
 import click
 
 from kraftlite import __version__
-from kraftlite.cli import target
+from kraftlite.cli import ending, target
 from kraftlite.cli.common import bootstrap_of
 from kraftlite.cli.error_texts import TEXTS
 from kraftlite.cli.target import CONFIG_OPTION, CONFIG_VARIABLE, SERVERS, client_of, effective
@@ -167,10 +167,15 @@ _CLASSES: Final = {
 @contextlib.contextmanager
 def told_to_stop(handler: Callable[[int, Any], None]) -> Iterator[None]:
     """SIGTERM and SIGINT go to `handler` meanwhile; in another than the main thread nobody sends them."""
+
+    def take(number: int, frame: Any) -> None:
+        ending.note(number)
+        handler(number, frame)
+
     before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
     try:
         for number in before:
-            signal.signal(number, handler)
+            signal.signal(number, take)
     except ValueError:
         before = {}
     try:

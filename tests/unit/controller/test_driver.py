@@ -300,6 +300,32 @@ async def test_cm_13_a_registration_that_is_refused_or_fails_is_told() -> None:
     assert [event.retry_in_ms for event in told] == [10_000] * 3 and "Expected cluster ID" in told[0].reason
 
 
+@pytest.mark.parametrize(("attempts", "told"), [(3, 0), (10**9, 1)], ids=["until it has claimed", "for ever"])
+async def test_cm_13_a_leader_that_has_not_claimed_the_controller_yet_is_told_of_only_when_it_never_does(
+    attempts: int, told: int
+) -> None:
+    """A sole controller meets itself in that state at each of its starts."""
+    rig = Rig(1, listeners=True)
+    registrar, asked = rig.drivers[0].registrar, 0
+    register = registrar._register_here
+
+    async def not_yet(request: m.ControllerRegistrationRequest) -> None:
+        nonlocal asked
+        asked += 1
+        if asked <= attempts:
+            raise ApiError(ErrorCode.NOT_CONTROLLER, "node 100 appears to be")
+        await register(request)
+
+    registrar._register_here = not_yet
+    await rig.start()
+    for _ in range(40):
+        await rig.clock.run_for(500)
+    tracer = rig.drivers[0]._ports.tracer
+    assert isinstance(tracer, ListTracer)
+    failed = [event for event in tracer.events if event.event == "node.controller_registration_failed"]
+    assert (len(failed), registrar.registered) == (told, not told)
+
+
 def publish(driver: ControllerDriver, image: MetadataImage, *records: MetadataRecord) -> MetadataImage:
     """Tell the registrar of these records, as the loader does."""
     delta = MetadataDelta(image)
