@@ -15,6 +15,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 
 from kraftlite.sim.code_reach import Arcs, Tracer, merge
+from kraftlite.sim.collecting import leave_out_what_lives
 from kraftlite.sim.corpus import Discovery, Origin, Plans
 from kraftlite.sim.coverage import Coverage
 from kraftlite.sim.fault_plan import FaultPlan, parse
@@ -125,6 +126,9 @@ def begin_worker(*, code: bool, parent: int) -> None:
     if code:
         _tracers.append(Tracer())
         _tracers[0].start()
+    import kraftlite.sim.checkers.catalog  # noqa: F401 what every run needs
+
+    leave_out_what_lives()
 
 
 def run_one(plan: RunPlan, shrink_s: float = 60) -> Summary:

@@ -19,7 +19,8 @@ class FetchAnswers(Checker):
     has records behind the offset that the follower fetches from, unless the leader knows: what was appended behind the answer is
     for the next fetch.
 
-    A partition that was refused, or whose log diverges, is left alone until the follower names it again.
+    A partition that was refused, or whose log diverges, is left alone until the follower names it again. One of which the
+    follower knows newer metadata than the leader is left alone until metadata has come, or the leader's patience is over.
     """
 
     numbers: ClassVar[tuple[int, ...]] = (31,)
@@ -58,7 +59,7 @@ class FetchAnswers(Checker):
                 or (node, node.boots, session_id, TopicIdPartition(*key)) in self._refused
             ):
                 continue
-            if partition.log.leo > entry.fetch_offset and entry not in session.dirty:
+            if partition.log.leo > entry.fetch_offset and entry not in session.dirty and entry not in session.ahead:
                 self.fail(
                     f"node {node.node_id} answers the fetch of replica {request.replica_id} without records, which fetches "
                     f"{partition.tp} from {entry.fetch_offset} and could have it up to {partition.log.leo}"

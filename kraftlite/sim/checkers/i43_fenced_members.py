@@ -8,10 +8,11 @@ from typing import ClassVar
 from uuid import UUID
 
 from kraftlite.coordinator.api import ConsumerHeartbeatRequest, HeartbeatRequest, SyncRequest
+from kraftlite.coordinator.consumer_protocol import parse_assignment
 from kraftlite.coordinator.coordinator import GroupDriver
 from kraftlite.coordinator.modern.member import Parts
 from kraftlite.coordinator.modern.records import CurrentKey, MemberKey
-from kraftlite.coordinator.records import OffsetKey
+from kraftlite.coordinator.records import GroupKey, GroupValue, OffsetKey
 from kraftlite.model.errors import ErrorCode
 from kraftlite.runtime.trace import TraceEvent
 from kraftlite.runtime.trace.group import GroupMemberRemoved, StaticMemberReplaced
@@ -60,6 +61,8 @@ class FencedMembers(GroupChecker):
                         (change.key.group_id, change.key.member_id), {}
                     )
                 self._note_assignment(change)
+            elif isinstance(change.key, GroupKey) and change.old is not None and change.new is None:
+                self._note_converted(change.key.group_id, change.old, left)
             elif isinstance(change.key, OffsetKey) and change.new is not None:
                 author = change.new.metadata.split("|")
                 if len(author) == 3:
@@ -89,6 +92,18 @@ class FencedMembers(GroupChecker):
             left[group_id, said.instance_id] = left.pop((group_id, member_id), {})
         elif change.old is None and (group_id, said.instance_id) in left:
             self._since[group_id, member_id] = left.pop((group_id, said.instance_id))
+
+    def _note_converted(self, group_id: str, old: GroupValue, left: dict[tuple[str, str], dict[tuple[UUID, int], int]]) -> None:
+        """The heir of a static member may be what converts a classic group. The batch then has no assignment of its former self,
+        which had its partitions since the last generation."""
+        latest = self.groups.replicas.metadata.history.latest
+        for member in old.members:
+            assigned = parse_assignment(member.assignment) if member.instance_id is not None else None
+            if assigned is None or member.instance_id is None:
+                continue
+            topics = ((latest.topic_named(name), indexes) for name, indexes in assigned.topics)
+            places = {(topic[0], index): old.generation for topic, indexes in topics if topic is not None for index in indexes}
+            left[group_id, member.instance_id] = places
 
     def _note_assignment(self, change: Change) -> None:
         """A partition that a member had it has since then, until it is given up; another one it has from this epoch on. One that

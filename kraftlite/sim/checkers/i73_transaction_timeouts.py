@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import ClassVar, Final
 
 from kraftlite.coordinator.core.shard_driver import ShardDriver
-from kraftlite.coordinator.transactions.rules import has_timed_out
+from kraftlite.coordinator.transactions.rules import Entry
 from kraftlite.coordinator.transactions.shard_core import TransactionShard
+from kraftlite.coordinator.transactions.states import TransactionState
 from kraftlite.model.ids import NodeId
 from kraftlite.replication.partition import Partition
 from kraftlite.sim.checkers.base import Checker, World
@@ -17,6 +18,8 @@ _LOOK_US: Final = 200_000
 _GAP_US: Final = 600_000
 """A node of which nothing ran for so long was paused, or had nothing to do but to wait for its next look at the times."""
 _SLACK_US: Final = 500_000
+_WITHOUT_TIMEOUT_MS: Final = 2**31 - 1
+"""The timeout of a producer that takes part in commits of two phases: its transactions stay open."""
 
 
 class TransactionTimeouts(Checker):
@@ -54,7 +57,7 @@ class TransactionTimeouts(Checker):
         for name in list(shard._open):
             entry = shard.by_id[name]
             key = (driver, name, entry.current.start_ms)
-            if afresh or not has_timed_out(entry, wall_ms):
+            if afresh or not _is_overdue(entry, wall_ms):
                 self._overdue_us.pop(key, None)
                 continue
             late_us = now_us - self._overdue_us.setdefault(key, now_us)
@@ -63,6 +66,15 @@ class TransactionTimeouts(Checker):
                     f"{driver.tp}: node {node.node_id} leaves the transaction of {name} open, which was to end "
                     f"{wall_ms - entry.current.start_ms - entry.current.timeout_ms} ms ago: {entry.current}"
                 )
+
+
+def _is_overdue(entry: Entry, wall_ms: int) -> bool:
+    """Return whether it is open, nothing is under way for it, and it began longer ago than its timeout. This is said once more
+    here, because the coordinator's own rule is what is checked."""
+    current = entry.current
+    if current.state is not TransactionState.ONGOING or entry.pending is not None or current.timeout_ms == _WITHOUT_TIMEOUT_MS:
+        return False
+    return wall_ms - current.start_ms > current.timeout_ms
 
 
 def _takes_writes(partition: Partition, driver: Driver) -> bool:

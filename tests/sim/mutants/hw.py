@@ -8,6 +8,7 @@ from kraftlite.replication.consume import ConsumePath
 from kraftlite.replication.fetcher_core import FetcherCore
 from kraftlite.replication.isr import IsrState
 from kraftlite.replication.partition import Partition
+from kraftlite.replication.purgatory import ParkedProduce
 from kraftlite.replication.sessions import FetchServer
 from tests.sim.mutants.catalog import mutant
 from tests.sim.mutants.patching import Patch
@@ -84,3 +85,9 @@ def hw_from_a_divergence(patch: Patch) -> None:
         ),
     )
     patch.edit(FetchServer, "_read", ("diverging_epoch=diverging", "diverging_epoch=diverging, high_watermark=log.hw"))
+
+
+@mutant("timed-out-and-acknowledged", "a produce that has waited for as long as it may is acknowledged", expects=("30",))
+def timed_out_and_acknowledged(patch: Patch) -> None:
+    """RP-04: the records are in the leader's log, so all seems well. A purgatory that completes what expires like the rest."""
+    patch.edit(ParkedProduce, "expire", ("ErrorCode.REQUEST_TIMED_OUT", "ErrorCode.NONE"))

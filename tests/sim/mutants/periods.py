@@ -13,6 +13,7 @@ from kraftlite.replication.manager import ReplicaManager
 from kraftlite.replication.sessions import FetchServer
 from kraftlite.sim import run
 from tests.sim.mutants.catalog import mutant
+from tests.sim.mutants.lenses import configured
 from tests.sim.mutants.patching import Patch
 
 
@@ -28,7 +29,12 @@ def hw_checkpoint_has_the_end(patch: Patch) -> None:
     patch.edit(ReplicaManager, "_write_hws", ("partition.log.hw for", "partition.log.leo for"))
 
 
-@mutant("producer-expires-from-its-first-write", "what a producer writes later does not keep it", expects=("ProducerStateKept",))
+@mutant(
+    "producer-expires-from-its-first-write",
+    "what a producer writes later does not keep it",
+    expects=("ProducerStateKept",),
+    lens=configured(producer_id_expiration_ms="4000", producer_id_expiration_check_interval_ms="300"),
+)
 def producer_expires_from_its_first_write(patch: Patch) -> None:
     """LG-21; `producer.id.expiration.ms`. A producer that writes all the time is forgotten, and its retry appended twice."""
     rule = "entry.last_timestamp_ms = timestamp"
@@ -65,7 +71,12 @@ def preferred_leader_outside_the_isr(patch: Patch) -> None:
     patch.edit(PartitionChangeBuilder, "_elect", (rule, "self._election is Election.PREFERRED and self._acceptable(preferred)"))
 
 
-@mutant("unclean-task-asks-no-topic", "the periodic unclean election takes all that have no leader", expects=("20", "24"))
+@mutant(
+    "unclean-task-asks-no-topic",
+    "the periodic unclean election takes all that have no leader",
+    expects=("20", "24"),
+    lens=configured(unclean_leader_election_interval_ms="300"),
+)
 def unclean_task_asks_no_topic(patch: Patch) -> None:
     """CE-29; `unclean.leader.election.interval.ms`. Only topics that allow it may lose records."""
     policy = "Election.UNCLEAN if self._configs.unclean_election_enabled(info.name) else None"

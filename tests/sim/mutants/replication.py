@@ -35,6 +35,12 @@ def isr_join_below_epoch_start(patch: Patch) -> None:
     patch.edit(LeaderState, "may_join", ("and leo >= self.epoch_start_offset", ""))
 
 
+@mutant("isr-join-below-hw", "a replica joins the ISR before it has all that is committed", expects=("25", "27", "26", "33"))
+def isr_join_below_hw(patch: Patch) -> None:
+    """RP-21: in the epoch of its leader, and not yet at the HW. While it is in the ISR the HW would have to go back to it."""
+    patch.edit(LeaderState, "may_join", ("and leo >= hw", ""))
+
+
 @mutant("isr-never-shrinks", "a follower that lags for ever stays in the ISR", expects=("33", "liveness"))
 def isr_never_shrinks(patch: Patch) -> None:
     """RP-19: produces that wait for a follower that will not come back."""

@@ -11,12 +11,13 @@ from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Executor, Future, ProcessPoolExecutor, wait
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, Final, TypeAlias
 
 from kraftlite.sim import run as simulation
 from kraftlite.sim import schedule, shape
 from kraftlite.sim.run import Outcome, RunPlan, RunResult, run
-from kraftlite.sim.swarm import die_with
+from kraftlite.sim.swarm import begin_worker
 from tests.sim.mutants.catalog import Mutant, mutants
 from tests.sim.mutants.patching import Patch
 
@@ -233,7 +234,9 @@ def hunt(
     records = [Record(mutant=it, known=(known or {}).get(it.name)) for it in wanted]
     coming = iter(records)
     active: list[Record] = []
-    with pool or ProcessPoolExecutor(workers, multiprocessing.get_context("fork"), die_with, (os.getpid(),)) as executor:
+    with pool or ProcessPoolExecutor(
+        workers, multiprocessing.get_context("fork"), partial(begin_worker, code=False, parent=os.getpid())
+    ) as executor:
         state = Hunt(executor, on_attempt)
         while True:
             while len(state.pending) < workers and (record := _next(active, coming, seeds)) is not None:

@@ -7,8 +7,12 @@ from collections.abc import Iterator
 
 import pytest
 
+from kraftlite.coordinator.consumer_protocol import Subscription, build_assignment, build_subscription
 from kraftlite.coordinator.modern.member import MemberState, Parts
 from kraftlite.coordinator.modern.records import CurrentKey, CurrentValue, EpochKey, EpochValue, MemberKey, MemberValue, record_of
+from kraftlite.coordinator.records import GroupValue, group_record, group_tombstone
+from kraftlite.coordinator.records import MemberValue as ClassicValue
+from kraftlite.metadata.records import TopicRecord
 from kraftlite.sim.checkers.base import Violation
 from kraftlite.sim.checkers.i43_fenced_members import FencedMembers
 from tests.unit.sim.test_checkers_groups import T, Topic
@@ -50,3 +54,33 @@ def test_another_member_that_gets_the_partition_does_not(topic: Topic) -> None:
     replace(topic, dataclasses.replace(SAID, instance_id="other"))
     with pytest.raises(Violation, match="is a commit of b in generation 2 of group g"):
         topic.commit(9, "b|2|1")
+
+
+def convert(topic: Topic) -> None:
+    """Member `b` converts a classic group of generation 5. Like `a`, which had partition 0 there, it is instance `i`."""
+    topic.watch.facts.history.replay(TopicRecord(name="t", topic_id=T), 2)
+    was = ClassicValue(
+        member_id="a", instance_id="i", client_id="c", client_host="h", rebalance_timeout_ms=1, session_timeout_ms=1,
+        subscription=build_subscription(Subscription(1, ("t",))), assignment=build_assignment(1, [("t", (0,))]),
+    )  # fmt: skip
+    classic = GroupValue(
+        protocol_type="consumer", generation=5, protocol_name="range", leader_id="a", state_since_ms=1, members=(was,)
+    )
+    topic.write(group_record("n", classic))
+    topic.write(
+        group_tombstone("n"),
+        record_of(CurrentKey("n", "a"), None),
+        record_of(MemberKey("n", "a"), None),
+        record_of(MemberKey("n", "b"), SAID),
+        record_of(EpochKey("n"), EpochValue(6)),
+        record_of(CurrentKey("n", "b"), CurrentValue(6, 0, MemberState.STABLE, PARTS, {})),
+    )
+
+
+def test_who_converts_a_group_as_the_new_self_of_a_static_member_has_its_partitions_since_the_last_generation(
+    topic: Topic,
+) -> None:
+    convert(topic)
+    topic.commit(9, "b|5|1", group_id="n")
+    with pytest.raises(Violation, match="is a commit of b in generation 4 of group n"):
+        topic.commit(9, "b|4|1", group_id="n")

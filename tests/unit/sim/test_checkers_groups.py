@@ -164,9 +164,9 @@ class Topic:
             )
         self.write(*records)
 
-    def commit(self, offset: int, metadata: str = "m", *, at_ms: int = 0) -> None:
+    def commit(self, offset: int, metadata: str = "m", *, at_ms: int = 0, group_id: str = "g") -> None:
         wall_ms = self.cluster.wall_ms() if at_ms == 0 else at_ms
-        self.write(offset_record("g", TP, CommittedOffset(offset, None, metadata, wall_ms)))
+        self.write(offset_record(group_id, TP, CommittedOffset(offset, None, metadata, wall_ms)))
 
     # --- messages
 

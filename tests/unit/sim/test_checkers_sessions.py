@@ -50,3 +50,16 @@ def test_a_violation_in_sessions_of_followers_is_found(
 ) -> None:
     with orders() as start:
         assert_found(start(checker), checker, violate, words)
+
+
+def test_a_leader_that_waits_for_metadata_may_answer_without_records() -> None:
+    """As after the append that no session hears of, but each session says that its follower is ahead of the leader's metadata."""
+    with orders() as start:
+        cluster = start(FetchAnswers)
+        leader = cluster.leader
+        assert leader.node is not None and leader.node.broker is not None
+        log, epoch, wall_ms = cluster.log(leader), cluster.partition(leader).leader_epoch, cluster.cluster.wall_ms()
+        log.append_as_leader(bytearray(cluster.batch()), leader_epoch=epoch, wall_ms=wall_ms, origin=AppendOrigin.CLIENT)
+        for session in leader.node.broker.replicas._service.sessions._sessions.values():
+            session.ahead.update(dict.fromkeys(session.entries.values()))
+        cluster.until(lambda: {it.leo for it in cluster.views.values()} == {4})

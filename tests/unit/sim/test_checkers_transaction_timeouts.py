@@ -34,7 +34,7 @@ def test_an_overdue_transaction_that_stays_open_is_found() -> None:
         look(place, 60_000_000)
 
 
-@pytest.mark.parametrize("place", [overdue(10_000), overdue(state=TransactionState.COMPLETE_ABORT)])
+@pytest.mark.parametrize("place", [overdue(10_000), overdue(2**31 - 1), overdue(state=TransactionState.COMPLETE_ABORT)])
 def test_one_that_is_not_overdue_or_not_open_may_stay(place: Place) -> None:
     look(place, 0)
     look(place, 60_000_000)

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import gc
+import multiprocessing
+from concurrent.futures import ProcessPoolExecutor
+from functools import partial
 
 import pytest
 
@@ -10,6 +13,7 @@ from kraftlite.runtime.trace import TraceEvent
 from kraftlite.sim.collecting import collecting_rarely
 from kraftlite.sim.run import RunPlan, run
 from kraftlite.sim.shape import NAMED
+from kraftlite.sim.swarm import begin_worker
 from kraftlite.simhost.host import SimHost
 
 
@@ -30,3 +34,9 @@ def test_the_thresholds_come_back_behind_an_error() -> None:
     with pytest.raises(ZeroDivisionError), collecting_rarely():
         1 / 0  # noqa: B018 what raises
     assert gc.get_threshold() == before
+
+
+def test_a_worker_of_a_swarm_leaves_out_what_it_has_imported() -> None:
+    assert not gc.get_freeze_count()
+    with ProcessPoolExecutor(1, multiprocessing.get_context("spawn"), partial(begin_worker, code=False)) as worker:
+        assert worker.submit(gc.get_freeze_count).result(timeout=120) > 20_000
