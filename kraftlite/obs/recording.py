@@ -100,7 +100,7 @@ class _Node:
     replicas_ms: int | None = None
     why: str | None = None
     status: dict[str, Any] = field(default_factory=dict)
-    replicas: dict[tuple[str, int], dict[str, Any]] = field(default_factory=dict)
+    replicas: dict[tuple[str, int], ReplicaState] = field(default_factory=dict)
 
 
 class Recorder:
@@ -138,13 +138,15 @@ class Recorder:
 
     def replicas(self, ts: int, node: int, at: int, replicas: Iterable[ReplicaState]) -> None:
         said = self._of(node)
-        now = {(it.topic, it.partition): {name: getattr(it, name) for name in REPLICA_FIELDS} for it in replicas}
+        now = {(it.topic, it.partition): it for it in replicas}
         news = []
-        for key, values in now.items():
-            before = said.replicas.get(key, {})
-            changed = {name: value for name, value in values.items() if name not in before or before[name] != value}
-            if changed:
-                news.append({"topic": key[0], "partition": key[1], **changed})
+        for key, it in now.items():
+            before = said.replicas.get(key)
+            if before is it or before == it:
+                continue
+            names = [name for name in REPLICA_FIELDS if before is None or getattr(before, name) != getattr(it, name)]
+            changed = {name: getattr(it, name) for name in names}
+            news.append({"topic": key[0], "partition": key[1], **changed})
         gone = [list(key) for key in said.replicas if key not in now]
         if said.replicas_ms == at and not news and not gone:
             return

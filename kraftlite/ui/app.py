@@ -20,9 +20,10 @@ from kraftlite.ui.acts import KINDS, Acts, Refused
 from kraftlite.ui.clients import outages
 from kraftlite.ui.fold import page_of
 from kraftlite.ui.guard import OPERATOR, Guard, Sessions, Tokens
+from kraftlite.ui.hear import now_ms
 from kraftlite.ui.stream import MAX_FILTER, Streams
 from kraftlite.ui.timeline import lane_names, lanes_of, recent_stories, stories_of
-from kraftlite.ui.watch import Watcher, now_ms
+from kraftlite.ui.watch import Watcher
 
 if TYPE_CHECKING:
     from kraftlite.ui.rerun import Reruns

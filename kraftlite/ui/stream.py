@@ -1,14 +1,15 @@
 """The stream of states by server-sent events: a bounded number of readers, none of whom can hold up another.
 
-A reader has no queue. It gets the state as it is when it can take one, so whoever is slow skips what was between. A reader that
-takes nothing for `stalled_s` is dropped.
+A reader has no queue. It gets the state as it is when there are news and it can take one, so whoever is slow skips what was
+between. A reader that takes nothing for `stalled_s` is dropped.
 """
 
 from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 from urllib.parse import parse_qs
 
@@ -16,11 +17,17 @@ from starlette.types import Receive, Scope, Send
 
 from kraftlite.ui.fold import page_of
 from kraftlite.ui.guard import answer
-from kraftlite.ui.watch import WATCHED_MS, Watcher
+from kraftlite.ui.watch import NEWS_MS, Watcher
 
 MAX_STREAMS: Final = 12
 STALLED_S: Final = 10.0
 MAX_FILTER: Final = 100
+QUIET_S: Final = 0.5
+"""The time after which a page without news gets the state again: the page counts on its server to be heard."""
+BYTES_A_SECOND: Final = 500_000
+"""What one page gets, roughly: the states of a cluster with many partitions come less often."""
+MOST_WORK: Final = 0.1
+"""The share of the time in which states may be made for one page."""
 _HEADERS: Final = [(b"content-type", b"text/event-stream; charset=utf-8"), (b"x-accel-buffering", b"no")]
 
 
@@ -29,7 +36,9 @@ class Streams:
 
     def __init__(self, watcher: Watcher) -> None:
         self._watcher = watcher
-        self.every_s = WATCHED_MS / 1000
+        self.every_s = NEWS_MS / 1000
+        """The least time between two states."""
+        self.quiet_s = QUIET_S
         self.stalled_s = STALLED_S
         self.count = 0
         self.dropped = 0
@@ -65,17 +74,31 @@ class Streams:
             await send({"type": "http.response.start", "status": 200, "headers": _HEADERS})
         version = -1
         while not over():
+            news, began = self._watcher.news, time.monotonic()
             state = self._watcher.state()
             state["self"]["pages"] = self.count
             lines = [_event("state", state)]
             if version != self._watcher.judge.version:
                 version = self._watcher.judge.version
                 lines.append(_event("partitions", page_of(self._watcher.partitions(state["t"])["rows"], wanted)))
+            body = b"".join(lines)
+            pause_s = max(self.every_s, (time.monotonic() - began) / MOST_WORK, len(body) / BYTES_A_SECOND)
             async with asyncio.timeout(self.stalled_s):
-                await send({"type": "http.response.body", "body": b"".join(lines), "more_body": True})
-            await asyncio.wait(tasks, timeout=self.every_s, return_when=asyncio.FIRST_COMPLETED)
+                await send({"type": "http.response.body", "body": body, "more_body": True})
+            await self._wait(tasks, news, pause_s)
         async with asyncio.timeout(self.stalled_s):
             await send({"type": "http.response.body", "body": b"", "more_body": False})
+
+    async def _wait(self, tasks: Sequence[asyncio.Task[Any]], news: asyncio.Event, pause_s: float) -> None:
+        """Until there are news, but for the pause at least, or one of the tasks is done."""
+        done, _ = await asyncio.wait(tasks, timeout=pause_s, return_when=asyncio.FIRST_COMPLETED)
+        if done or news.is_set():
+            return
+        waiting = asyncio.create_task(news.wait())
+        try:
+            await asyncio.wait((*tasks, waiting), timeout=self.quiet_s, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            waiting.cancel()
 
 
 def _event(name: str, value: dict[str, Any]) -> bytes:

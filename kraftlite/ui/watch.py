@@ -1,6 +1,7 @@
-"""Asks every node of a local cluster, again and again, and keeps what each one said last.
+"""Hears every node of a local cluster, and keeps what each one said last.
 
-Each node has a task of its own, so that one that is silent holds up nobody. While nobody watches, the nodes are asked less often.
+Each node has a task of its own (`ui/hear`), so that one that is silent holds up nobody. While nobody
+watches, the nodes tell less often.
 """
 
 from __future__ import annotations
@@ -17,34 +18,27 @@ from typing import Any, Final
 from kraftlite.local.client import to_nodes
 from kraftlite.local.ledger import LEDGER_NAME
 from kraftlite.local.state import LocalCluster, LocalError, load
-from kraftlite.model.errors import ApiError
-from kraftlite.model.ids import Endpoint
-from kraftlite.model.messages.introspection import NodeStatusRequest, ReplicaStatesRequest
-from kraftlite.model.messages.methods import NODE_STATUS, REPLICA_STATES
 from kraftlite.obs.faults import Fault
 from kraftlite.obs.recording import LIVE, WALL, Header, Recorder
-from kraftlite.runtime.ports import Transport, TransportError
+from kraftlite.rpc.transport import GrpcTransport
 from kraftlite.ui.clients import Clients
 from kraftlite.ui.fold import Judge, state_of
 from kraftlite.ui.follow import Record
+from kraftlite.ui.hear import Hearing, now_ms
 from kraftlite.ui.words import NodeWords
 
 WATCHED_MS: Final = 200
-"""The time between two questions to one node, and between two states of the page, while somebody watches."""
+"""The time between two looks at the processes and the files of the cluster while somebody watches, and between two moments of a
+recording."""
+NEWS_MS: Final = 100
+"""The time after which a node tells what is new, while somebody watches."""
 IDLE_MS: Final = 1_000
-TIMEOUT_MS: Final = 1_000
-REPLICAS_A_SECOND: Final = 2_000
-"""A broker with many replicas is asked for them less often: it may not cost the brokers more than about one percent."""
-
-
-def now_ms() -> int:
-    return time.time_ns() // 1_000_000
 
 
 class Watcher:
     """The words of all nodes, the record of what happened, and the state that follows from both."""
 
-    def __init__(self, data_dir: Path, transport: Transport) -> None:
+    def __init__(self, data_dir: Path, transport: GrpcTransport) -> None:
         self.data_dir = data_dir
         self.cluster: LocalCluster = load(data_dir)
         self.nodes: dict[int, NodeWords] = {}
@@ -63,12 +57,27 @@ class Watcher:
         self.judge = Judge()
         self._transport = transport
         self._wake = asyncio.Event()
+        self._news = asyncio.Event()
         self._tasks: dict[int, asyncio.Task[None]] = {}
         self._take(self.cluster)
 
     @property
     def every_ms(self) -> int:
         return WATCHED_MS if self.watched or self.recorder is not None else IDLE_MS
+
+    def news_ms(self) -> int:
+        """Return how often a node is to tell what is new."""
+        return NEWS_MS if self.watched else self.every_ms
+
+    @property
+    def news(self) -> asyncio.Event:
+        """Set at the next news."""
+        return self._news
+
+    def tell(self) -> None:
+        """Tell all who wait that there are news."""
+        self._news.set()
+        self._news = asyncio.Event()
 
     # --- the nodes and their processes
 
@@ -84,6 +93,7 @@ class Watcher:
 
     def _take(self, cluster: LocalCluster) -> None:
         self.cluster = cluster
+        before = {words.id: words.process for words in self.nodes.values()}
         for node in cluster.nodes:
             words = self.nodes.get(node.id)
             if words is None:
@@ -91,6 +101,8 @@ class Watcher:
             words.kafka, words.grpc, words.process = node.kafka, node.grpc, node.state
         for gone in [node_id for node_id in self.nodes if all(node.id != node_id for node in cluster.nodes)]:
             del self.nodes[gone]
+        if before != {words.id: words.process for words in self.nodes.values()}:
+            self.tell()
 
     async def run(self) -> None:
         """Until it is cancelled."""
@@ -100,7 +112,7 @@ class Watcher:
                 self.look()
                 for node_id in self.nodes:
                     if node_id not in self._tasks or self._tasks[node_id].done():  # done: it had left the cluster
-                        self._tasks[node_id] = asyncio.create_task(self._ask(node_id))
+                        self._tasks[node_id] = asyncio.create_task(self._hear(node_id))
                 await asyncio.to_thread(self._read)
                 if self.recorder is not None:
                     self._write(self.recorder, now_ms())
@@ -151,27 +163,10 @@ class Watcher:
             recorder.event(event.ms, event.node, event.event, {**event.facts, **cause})
         recorder.turn(at_ms)
 
-    async def _ask(self, node_id: int) -> None:
-        replicas_at = 0.0
-        while (words := self.nodes.get(node_id)) is not None:
-            words.every_ms = self.every_ms
-            if words.process == "stopped" or not words.grpc:
-                words.error = None
-                await asyncio.sleep(self.every_ms / 1000)
-                continue
-            host, _, port = words.grpc.rpartition(":")
-            peer = Endpoint(host, int(port))
-            try:
-                began = time.monotonic()
-                status = await self._transport.call(peer, NODE_STATUS, NodeStatusRequest(), TIMEOUT_MS)
-                words.hear_status(status, now_ms(), round(1000 * (time.monotonic() - began)))
-                if "broker" in words.roles and time.monotonic() >= replicas_at:
-                    answer = await self._transport.call(peer, REPLICA_STATES, ReplicaStatesRequest(topics=None), TIMEOUT_MS)
-                    words.hear_replicas(answer.replicas, now_ms())
-                    replicas_at = time.monotonic() + max(0.0, len(answer.replicas) / REPLICAS_A_SECOND)
-            except (TransportError, ApiError) as error:
-                words.fail(str(error)[:300])
-            await asyncio.sleep(self.every_ms / 1000)
+    async def _hear(self, node_id: int) -> None:
+        hearing = Hearing(self._transport, lambda: self.nodes.get(node_id), self.news_ms)
+        hearing.news, hearing.lost = self.tell, self.hurry
+        await hearing.run()
 
     # --- the state
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Final
 
-from kraftlite.model.messages.introspection import NodeStatusResponse, ReplicaState
+from kraftlite.model.messages.introspection import GoneReplica, NodeStatusResponse, ReplicaState
 
 ALIVE, SILENT, PAUSED, DEAD, UNKNOWN = "alive", "silent", "paused", "dead", "unknown"
 SILENT_MS: Final = 1_000
@@ -35,12 +35,16 @@ class NodeWords:
     heard_ms: int | None = None
     rtt_ms: int | None = None
     error: str | None = None
+    polled: str | None = None
+    """The reason why it is asked again and again instead of watched; None: it is watched, or was not heard yet."""
     status: NodeStatusResponse | None = None
     replicas: dict[Key, ReplicaState] = field(default_factory=dict)
     replicas_ms: int | None = None
     cut: int = 0
     version: int = 0
     """Counts the changes of `replicas`."""
+    _coming: dict[Key, ReplicaState] | None = None
+    """What a stream has told that has not told all yet; None: it has."""
 
     def life(self, now_ms: int) -> str:
         """The process is what the operating system says. A node that does not answer may be paused, cut off or slow: silent."""
@@ -60,6 +64,26 @@ class NodeWords:
         self.cut = max(0, len(found) - MAX_REPLICAS)
         said = {(it.topic, it.partition): it for it in found[:MAX_REPLICAS]}
         self.replicas_ms = now_ms
+        if said != self.replicas:
+            self.replicas = said
+            self.version += 1
+
+    def begin(self) -> None:
+        """A stream begins, which tells everything anew: until it has, the last words stay."""
+        self._coming = {}
+
+    def hear_news(self, changed: Iterable[ReplicaState], gone: Iterable[GoneReplica], looked_ms: int | None, count: int) -> None:
+        """What has changed. `looked_ms`: each replica was looked at after that; None: not all have been told yet."""
+        said = self._coming if self._coming is not None else dict(self.replicas)
+        for lost in gone:
+            said.pop((lost.topic, lost.partition), None)
+        for it in changed:
+            if (it.topic, it.partition) in said or len(said) < MAX_REPLICAS:
+                said[it.topic, it.partition] = it
+        if looked_ms is None:
+            self._coming = said
+            return
+        self._coming, self.cut, self.replicas_ms = None, max(0, count - len(said)), looked_ms
         if said != self.replicas:
             self.replicas = said
             self.version += 1

@@ -89,6 +89,7 @@ function card(page, node) {
       facts(node, said).map(([name, value]) => h("div", {}, h("dt", {}, name), h("dd", {}, value))),
     ),
     h("p", { class: "heard" }, node.heard_ms === null ? "never heard" : old ? `last word ${span(page.now() - node.heard_ms)} ago` : `heard ${span(page.now() - node.heard_ms)} ago`),
+    node.polled ? h("p", { class: "soft" }, `asked again and again, because ${node.polled}`) : null,
     page.role === "operator"
       ? h("p", { class: "acts" }, acts(node).slice(0, 2).map((kind) => h("button", { key: kind, class: kind === "kill" ? "danger" : "", "aria-label": `${LABEL[kind]} node ${node.id}`, onclick: () => page.ask(kind, node.id) }, LABEL[kind])))
       : null,

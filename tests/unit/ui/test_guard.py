@@ -262,7 +262,7 @@ async def until(what: Any) -> None:
 
 
 async def test_a_slow_reader_is_dropped_and_costs_nobody_else(page: Page) -> None:
-    page.streams.stalled_s, page.streams.every_s = 0.3, 0.02
+    page.streams.stalled_s, page.streams.every_s, page.streams.quiet_s = 0.3, 0.02, 0.02
     quick, slow = Reader(page), Reader(page)
     await until(lambda: len(slow.got) > 2)
     slow.taking.clear()
