@@ -7,6 +7,7 @@ each line has `ts`, in milliseconds of the recording's clock, and is one of thes
     {"ts": 1795317028310, "k": "status", "node": 4, "at": 1795317028150, "rtt": 3, "status": {"raft_epoch": 1, …}}
     {"ts": 1795317028310, "k": "replicas", "node": 4, "at": …, "set": [{"topic": "orders", "partition": 0, "leo": 5, …}]}
     {"ts": 1795317028310, "k": "silent", "node": 4, "why": "DEADLINE_EXCEEDED"}
+    {"ts": 1795317028310, "k": "client", "report": {"client": "page", "topic": "orders", "sent": 120, …}}
     {"ts": 1795317028310, "node": 4, "event": "partition.leader_started", …}
 
 The last is a line of a trace file, or of the ledger of faults. A status and a replica have the fields that have changed since
@@ -162,6 +163,10 @@ class Recorder:
         if said.why != why:
             said.why = why
             self._line(ts, {"k": "silent", "node": node, "why": why[:300]})
+
+    def client(self, ts: int, report: Mapping[str, Any]) -> None:
+        """What a client was told, in its own words, as `client_report.checked` has them."""
+        self._line(ts, {"k": "client", "report": report})
 
     def turn(self, ts: int) -> None:
         """Somebody has looked at all nodes. Written once a second where nothing else is, so that silence is told from a gap."""

@@ -25,6 +25,7 @@ from kraftlite.ui.clients import Clients
 from kraftlite.ui.fold import Judge, state_of
 from kraftlite.ui.follow import Record
 from kraftlite.ui.hear import Hearing, now_ms
+from kraftlite.ui.reports import OWN, add_clients
 from kraftlite.ui.words import NodeWords
 
 WATCHED_MS: Final = 200
@@ -52,6 +53,7 @@ class Watcher:
         """Gets all that is said and recorded from here on, and the events that are known already."""
         self._told = 0
         self._written: dict[int, int] = {}
+        self._reported: dict[str, int] = {}
         self.late_ms = 0
         """By how much the last turn of this process came too late."""
         self.judge = Judge()
@@ -157,6 +159,8 @@ class Watcher:
                 recorder.replicas(at_ms, words.id, min(at_ms, words.replicas_ms), words.replicas.values())
             if words.error is not None:
                 recorder.silent(at_ms, words.id, words.error)
+        for report in self.clients.since(self._reported):
+            recorder.client(at_ms, report)
         self._told, events = self.record.since(self._told)
         for event in events:
             cause = {} if event.cause is None else {"cause": event.cause}
@@ -180,12 +184,9 @@ class Watcher:
         at_ms = now_ms()
         parts = self.partitions(at_ms)
         found = state_of(self.sorted_nodes(), parts, self.faults, at_ms, self.judge.memory)
-        found["clients"] = self.clients.words(at_ms)
+        running = OWN if self.clients.running else None
+        add_clients(found, self.clients, at_ms, running)
         found["client"] = self.clients.about()
-        missed = self.clients.headlines(at_ms)
-        if missed:
-            others = [line for line in found["headlines"] if line["level"] != "ok"]
-            found["headlines"] = sorted([*others, *missed], key=lambda line: line["level"] != "alarm")
         found["recorded"] = self.record.version
         found["gone"] = self.gone or self.record.unread
         found["self"] = {"late_ms": self.late_ms, "every_ms": self.every_ms}

@@ -131,10 +131,11 @@ function take(tape) {
   page.cluster = page.tape.cluster;
   page.notes = page.tape.notes;
   page.lanes = page.tape.lanes;
+  page.outages = page.tape.outages;
 }
 
 /** The views that this page has. */
-const views = () => Object.entries(VIEWS).filter(([name]) => (name === "whatif" ? page.whatIf : name === "clients" ? !page.tape : true));
+const views = () => Object.entries(VIEWS).filter(([name]) => (name === "whatif" ? page.whatIf : name === "clients" ? !page.tape || page.cluster.recording.clients > 0 : true));
 
 /** Show the moment at which the player is. */
 function moved() {
