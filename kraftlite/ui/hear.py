@@ -53,8 +53,10 @@ class Hearing:
         self._every_ms = every_ms
         self._watch_at = 0.0
         self._replicas_at = 0.0
-        self.news: Callable[[], None] = lambda: None
-        """Told whenever the node has said something."""
+        self.full_s = FULL_S
+        """The time after which a node that has no room for another who watches is asked again whether it has."""
+        self.news: Callable[[bool], None] = lambda urgent: None
+        """Told whenever the node has said something, and whether it cannot wait."""
         self.lost: Callable[[], None] = lambda: None
         """Told when a stream has ended by itself: perhaps the process has."""
 
@@ -80,11 +82,12 @@ class Hearing:
             except NotServed:
                 self._without(words, "it is of a version without Introspection.Watch", OLD_S)
             except ApiError as error:
-                self._without(words, str(error)[:200], FULL_S)
+                self._without(words, str(error)[:200], self.full_s)
         except (TransportError, ApiError) as error:
+            urgent = words.error is None
             words.fail(str(error)[:300])
             self.lost()
-        self.news()
+            self.news(urgent)
 
     def _without(self, words: NodeWords, why: str, for_s: float) -> None:
         words.polled, self._watch_at = why, time.monotonic() + for_s
@@ -101,8 +104,7 @@ class Hearing:
                 here_s = time.monotonic()
                 rtt_ms = round(1000 * (here_s - began)) if rtt_ms is None else rtt_ms
                 words.polled = None
-                _take(words, answer, now_ms() - delay.of(answer.uptime_ms, round(1000 * here_s)), rtt_ms)
-                self.news()
+                self.news(_take(words, answer, now_ms() - delay.of(answer.uptime_ms, round(1000 * here_s)), rtt_ms))
                 moved = words.grpc != f"{peer.host}:{peer.port}" or self._find() is not words
                 if moved or self._every_ms() != every_ms or here_s - began > LIFE_S:
                     return
@@ -117,12 +119,14 @@ class Hearing:
             answer = await self._transport.call(peer, REPLICA_STATES, ReplicaStatesRequest(topics=None), TIMEOUT_MS)
             words.hear_replicas(answer.replicas, now_ms())
             self._replicas_at = time.monotonic() + max(0.0, len(answer.replicas) / REPLICAS_A_SECOND)
+        self.news(True)
 
 
-def _take(words: NodeWords, answer: WatchResponse, at_ms: int, rtt_ms: int) -> None:
-    status = answer.status or words.status
+def _take(words: NodeWords, answer: WatchResponse, at_ms: int, rtt_ms: int) -> bool:
+    status, urgent = answer.status or words.status, False
     if status is not None:
-        words.hear_status(status, at_ms, rtt_ms)
+        urgent = words.hear_status(status, at_ms, rtt_ms)
     if "broker" in words.roles:
         looked_ms = None if answer.looked_ms < 0 else at_ms - (answer.uptime_ms - answer.looked_ms)
-        words.hear_news(answer.changed, answer.gone, looked_ms, answer.replica_count)
+        urgent = words.hear_news(answer.changed, answer.gone, looked_ms, answer.replica_count) or urgent
+    return urgent

@@ -36,6 +36,18 @@ NEWS_MS: Final = 100
 IDLE_MS: Final = 1_000
 
 
+class News:
+    """News that have come since one reader took the state."""
+
+    def __init__(self) -> None:
+        self.some = asyncio.Event()
+        self.urgent = asyncio.Event()
+
+    def clear(self) -> None:
+        self.some.clear()
+        self.urgent.clear()
+
+
 class Watcher:
     """The words of all nodes, the record of what happened, and the state that follows from both."""
 
@@ -59,7 +71,7 @@ class Watcher:
         self.judge = Judge()
         self._transport = transport
         self._wake = asyncio.Event()
-        self._news = asyncio.Event()
+        self.readers: set[News] = set()
         self._tasks: dict[int, asyncio.Task[None]] = {}
         self._take(self.cluster)
 
@@ -71,15 +83,12 @@ class Watcher:
         """Return how often a node is to tell what is new."""
         return NEWS_MS if self.watched else self.every_ms
 
-    @property
-    def news(self) -> asyncio.Event:
-        """Set at the next news."""
-        return self._news
-
-    def tell(self) -> None:
-        """Tell all who wait that there are news."""
-        self._news.set()
-        self._news = asyncio.Event()
+    def tell(self, urgent: bool = True) -> None:
+        """Tell all readers that there are news; not urgent are those of offsets."""
+        for reader in self.readers:
+            reader.some.set()
+            if urgent:
+                reader.urgent.set()
 
     # --- the nodes and their processes
 

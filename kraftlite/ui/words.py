@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -16,6 +16,22 @@ MAX_REPLICAS: Final = 20_000
 
 Key = tuple[str, int]
 """Topic and partition."""
+
+
+def _stands(status: NodeStatusResponse) -> object:
+    """All of it but the offsets."""
+    return (
+        status.broker_state,
+        status.broker_epoch,
+        status.raft_state,
+        status.raft_epoch,
+        status.leader_id,
+        status.active_controller,
+    )
+
+
+def _leads(replica: ReplicaState) -> object:
+    return replica.topic_id, replica.is_leader, replica.leader_id, replica.leader_epoch, replica.partition_epoch, replica.isr
 
 
 @dataclass(slots=True, kw_only=True)
@@ -56,8 +72,11 @@ class NodeWords:
             return UNKNOWN
         return SILENT if now_ms - self.heard_ms > max(SILENT_MS, 3 * self.every_ms) else ALIVE
 
-    def hear_status(self, status: NodeStatusResponse, now_ms: int, rtt_ms: int) -> None:
+    def hear_status(self, status: NodeStatusResponse, now_ms: int, rtt_ms: int) -> bool:
+        """Returns whether it says something that cannot wait: more than that it has gone on."""
+        urgent = self.error is not None or self.status is None or _stands(self.status) != _stands(status)
         self.status, self.heard_ms, self.rtt_ms, self.error = status, now_ms, rtt_ms, None
+        return urgent
 
     def hear_replicas(self, replicas: Iterable[ReplicaState], now_ms: int) -> None:
         found = list(replicas)
@@ -72,21 +91,26 @@ class NodeWords:
         """A stream begins, which tells everything anew: until it has, the last words stay."""
         self._coming = {}
 
-    def hear_news(self, changed: Iterable[ReplicaState], gone: Iterable[GoneReplica], looked_ms: int | None, count: int) -> None:
-        """What has changed. `looked_ms`: each replica was looked at after that; None: not all have been told yet."""
+    def hear_news(self, changed: Iterable[ReplicaState], gone: Sequence[GoneReplica], looked_ms: int | None, count: int) -> bool:
+        """What has changed. `looked_ms`: each replica was looked at after that; None: not all have been told yet. Returns whether
+        it cannot wait: whether more has changed than offsets."""
         said = self._coming if self._coming is not None else dict(self.replicas)
+        urgent = self._coming is not None or bool(gone)
         for lost in gone:
             said.pop((lost.topic, lost.partition), None)
         for it in changed:
-            if (it.topic, it.partition) in said or len(said) < MAX_REPLICAS:
+            before = said.get((it.topic, it.partition))
+            urgent = urgent or before is None or _leads(before) != _leads(it)
+            if before is not None or len(said) < MAX_REPLICAS:
                 said[it.topic, it.partition] = it
         if looked_ms is None:
             self._coming = said
-            return
+            return False
         self._coming, self.cut, self.replicas_ms = None, max(0, count - len(said)), looked_ms
         if said != self.replicas:
             self.replicas = said
             self.version += 1
+        return urgent
 
     def fail(self, error: str) -> None:
         """It was asked and did not answer; its last words stay."""

@@ -139,7 +139,19 @@ function matrix(page, brokers) {
   );
 }
 
+/** The lines of rows in which no time passes. */
+const lines = new WeakMap();
+
 function line(page, row, brokers) {
+  const columns = brokers.map((node) => node.id).join();
+  const known = lines.get(row);
+  if (known && known.columns === columns) return known.made;
+  const made = makeLine(page, row, brokers);
+  if (row.standing === "whole") lines.set(row, { columns, made });
+  return made;
+}
+
+function makeLine(page, row, brokers) {
   const leader = row.replicas.find((it) => it.node === row.verdict.leader);
   return h(
     "tr",
