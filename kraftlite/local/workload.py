@@ -22,8 +22,8 @@ import click
 from kraftlite.local.client import client_config
 from kraftlite.local.secure import records_security
 from kraftlite.local.state import BOOTSTRAP_VARIABLE, LocalCluster, LocalError, load
+from kraftlite.obs.client_report import MAX_PARTITIONS
 
-MAX_PARTITIONS: Final = 50
 MAX_RATE: Final = 1_000
 GAP_MS: Final = 300
 """The least time without an acknowledgement that counts as a gap."""

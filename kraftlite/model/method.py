@@ -22,6 +22,8 @@ class Method(Generic[Req, Res]):
     A `hot` method runs over one long-lived bidirectional stream per peer instead of a unary call each: half the CPU.
     If the class has a field `payload: bytes`, it travels raw behind the protobuf head.
 
+    A `streamed` method answers one request with many responses, until its caller has enough: see `runtime.ports.Stream`.
+
     Each method is one object, compared and hashed as such: every call looks its handler up.
     """
 
@@ -30,6 +32,7 @@ class Method(Generic[Req, Res]):
     request: type[Req]
     response: type[Res]
     hot: bool = False
+    streamed: bool = False
 
     def __str__(self) -> str:
         return f"{self.service}/{self.name}"

@@ -31,6 +31,7 @@ from kraftlite.runtime.trace.node import NodeStarted, NodeStarting, NodeStopped,
 
 if TYPE_CHECKING:
     from kraftlite.broker.server import BrokerServer
+    from kraftlite.replication.states import Looks
 
 
 def build_node(config: ServerConfig, ports: Ports, *, serve_clients: bool = True) -> Node:
@@ -71,7 +72,7 @@ class Node:
             max_bytes_between=config.get_int("metadata.log.max.record.bytes.between.snapshots"),
             max_interval_ms=config.get_int("metadata.log.max.snapshot.interval.ms"),
         )
-        introspection = Introspection(self.status, self._replica_states)
+        introspection = Introspection(self.status, self._replica_states, self._looks, ports.clock)
         self.gate = load_gate(config, ports)
         about: dict[AnyMethod, AnyHandler] = dict(introspection.handlers())
         self.listeners = NodeListeners(ports, config, about, serve_clients=serve_clients, gate=self.gate)
@@ -210,3 +211,6 @@ class Node:
 
     def _replica_states(self, topics: tuple[str, ...] | None) -> tuple[ReplicaState, ...]:
         return () if self.broker is None else self.broker.replica_states(topics)
+
+    def _looks(self) -> Looks | None:
+        return None if self.broker is None else self.broker.replicas.looks()

@@ -7,6 +7,7 @@ each line has `ts`, in milliseconds of the recording's clock, and is one of thes
     {"ts": 1795317028310, "k": "status", "node": 4, "at": 1795317028150, "rtt": 3, "status": {"raft_epoch": 1, …}}
     {"ts": 1795317028310, "k": "replicas", "node": 4, "at": …, "set": [{"topic": "orders", "partition": 0, "leo": 5, …}]}
     {"ts": 1795317028310, "k": "silent", "node": 4, "why": "DEADLINE_EXCEEDED"}
+    {"ts": 1795317028310, "k": "client", "report": {"client": "page", "topic": "orders", "sent": 120, …}}
     {"ts": 1795317028310, "node": 4, "event": "partition.leader_started", …}
 
 The last is a line of a trace file, or of the ledger of faults. A status and a replica have the fields that have changed since
@@ -100,7 +101,7 @@ class _Node:
     replicas_ms: int | None = None
     why: str | None = None
     status: dict[str, Any] = field(default_factory=dict)
-    replicas: dict[tuple[str, int], dict[str, Any]] = field(default_factory=dict)
+    replicas: dict[tuple[str, int], ReplicaState] = field(default_factory=dict)
 
 
 class Recorder:
@@ -138,13 +139,15 @@ class Recorder:
 
     def replicas(self, ts: int, node: int, at: int, replicas: Iterable[ReplicaState]) -> None:
         said = self._of(node)
-        now = {(it.topic, it.partition): {name: getattr(it, name) for name in REPLICA_FIELDS} for it in replicas}
+        now = {(it.topic, it.partition): it for it in replicas}
         news = []
-        for key, values in now.items():
-            before = said.replicas.get(key, {})
-            changed = {name: value for name, value in values.items() if name not in before or before[name] != value}
-            if changed:
-                news.append({"topic": key[0], "partition": key[1], **changed})
+        for key, it in now.items():
+            before = said.replicas.get(key)
+            if before is it or before == it:
+                continue
+            names = [name for name in REPLICA_FIELDS if before is None or getattr(before, name) != getattr(it, name)]
+            changed = {name: getattr(it, name) for name in names}
+            news.append({"topic": key[0], "partition": key[1], **changed})
         gone = [list(key) for key in said.replicas if key not in now]
         if said.replicas_ms == at and not news and not gone:
             return
@@ -160,6 +163,10 @@ class Recorder:
         if said.why != why:
             said.why = why
             self._line(ts, {"k": "silent", "node": node, "why": why[:300]})
+
+    def client(self, ts: int, report: Mapping[str, Any]) -> None:
+        """What a client was told, in its own words, as `client_report.checked` has them."""
+        self._line(ts, {"k": "client", "report": report})
 
     def turn(self, ts: int) -> None:
         """Somebody has looked at all nodes. Written once a second where nothing else is, so that silence is told from a gap."""

@@ -11,6 +11,7 @@ from uuid import UUID
 
 from kraftlite.model.messages.introspection import NodeStatusResponse, ReplicaState
 from kraftlite.obs import recording_checks as c
+from kraftlite.obs.client_report import checked
 from kraftlite.obs.explain_events import Recorded
 from kraftlite.obs.recording import (
     EMBEDDED,
@@ -74,6 +75,14 @@ class Silent:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ClientSaid:
+    """What a client was told: see `client_report`."""
+
+    ts: int
+    report: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Turn:
     ts: int
 
@@ -102,7 +111,7 @@ class End:
     text: str
 
 
-Look = Described | Status | Replicas | Silent | Turn
+Look = Described | Status | Replicas | Silent | ClientSaid | Turn
 """A line that goes forward in time."""
 Line = Header | Look | Note | LeftOut | End | Recorded
 
@@ -142,11 +151,12 @@ _REPLICA: Final = {
     "replicas": c.many(_ID, MAX_NODES),
     "min_isr": c.whole(0, (1 << 31) - 1),
 }
-_LINES: Final = {
+_LINES: Final[dict[str, dict[str, c.Check]]] = {
     "node": {"node": _ID, "roles": c.many(c.one_of("broker", "controller"), 2), "process": c.text(20)},
     "status": {"node": _ID, "at": c.TIME, "rtt": c.whole(0, 1 << 31)},
     "replicas": {"node": _ID, "at": c.TIME},
     "silent": {"node": _ID, "why": c.text(300)},
+    "client": {"report": checked},
     "turn": {},
     "left-out": {"node": c.NODE, "name": c.text(100), "bytes": c.whole(0, (1 << 63) - 1)},
     "note": {"text": c.text(1000), "until": c.maybe(c.TIME)},
@@ -266,6 +276,8 @@ class _Reader:
     def _look(self, ts: int, kind: str, found: dict[str, Any], value: dict[str, Any]) -> Look:
         if kind == "turn":
             return Turn(ts=ts)
+        if kind == "client":
+            return ClientSaid(ts=ts, report=found["report"])
         node = found["node"]
         if kind == "node":
             if node not in self._nodes and len(self._nodes) >= MAX_NODES:

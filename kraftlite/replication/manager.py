@@ -47,6 +47,7 @@ from kraftlite.replication.ports import ControllerChannel, LogProvider
 from kraftlite.replication.produce import ProducePath
 from kraftlite.replication.purgatory import Deadlines
 from kraftlite.replication.service import ReplicaService
+from kraftlite.replication.states import Looks, state_of
 from kraftlite.replication.table import PartitionTable
 from kraftlite.replication.throttle import ReplicationThrottles
 from kraftlite.runtime.ports import Handlers, Ports, TaskHandle
@@ -467,30 +468,12 @@ class ReplicaManager:
 
     def replica_states(self, topics: tuple[str, ...] | None) -> tuple[ReplicaState, ...]:
         """Return the states of the online replicas, in name order."""
-        found = []
-        for partition in self.partitions():
-            log = partition.log
-            if log is None or (topics is not None and partition.tp.topic not in topics):
-                continue
-            found.append(
-                ReplicaState(
-                    topic=partition.tp.topic,
-                    topic_id=partition.topic_id,
-                    partition=partition.tp.partition,
-                    is_leader=partition.leader is not None,
-                    leader_epoch=partition.leader_epoch,
-                    partition_epoch=partition.partition_epoch,
-                    isr=partition.committed_isr,
-                    log_start_offset=log.log_start_offset,
-                    hw=log.hw,
-                    leo=log.leo,
-                    size_bytes=log.size_bytes,
-                    leader_id=partition.leader_id,
-                    replicas=partition.replicas,
-                    min_isr=partition.min_isr,
-                )
-            )
-        return tuple(found)
+        wanted = (it for it in self.partitions() if topics is None or it.tp.topic in topics)
+        return tuple(state for it in wanted if (state := state_of(it)) is not None)
+
+    def looks(self) -> Looks:
+        """Return what one who watches is told from."""
+        return Looks(self._table.by_tp.values, self._table.by_tp.get)
 
 
 def _cause(local: LocalPartition) -> str | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
+from collections.abc import AsyncGenerator
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeAlias
 
 from kraftlite.model.errors import ApiError, error_code
@@ -14,7 +15,7 @@ from kraftlite.rpc import codec
 from kraftlite.rpc.coding import Coding
 from kraftlite.rpc.options import CHANNEL_OPTIONS, ERROR_KEY, MAX_OUTSTANDING_CALLS
 from kraftlite.rpc.pbmap import MalformedMessage
-from kraftlite.runtime.ports import Tracer, TransportError
+from kraftlite.runtime.ports import NotServed, Tracer, TransportError
 from kraftlite.runtime.trace.rpc import RpcStreamLost, RpcStreamOpened
 
 if TYPE_CHECKING:
@@ -52,9 +53,41 @@ class Peer:
         try:
             return await self._call(method, request, timeout_ms)
         except TransportError as error:
-            if self._dialler.failure is None:
+            raise self._why(method, error) from error
+
+    def _why(self, method: AnyMethod, error: TransportError) -> TransportError:
+        """Return the error with the reason that the dialler knows, if it knows one."""
+        failure = None if self._dialler is None else self._dialler.failure
+        return error if failure is None else TransportError(f"{method} to {self.endpoint}: {failure}")
+
+    async def watch(self, method: Method[Req, Res], request: Req, timeout_ms: int) -> AsyncGenerator[Res]:
+        """See `GrpcTransport.watch`."""
+        if self._dialler is not None:
+            await self._dialler.open()
+        responses = self._coding.codec(method, method.response)
+        rpc: Any = self._channel.unary_stream(codec.path(method))(self._coding.codec(method, method.request).encode(request))
+        try:
+            while True:
+                async with asyncio.timeout(timeout_ms / 1000):
+                    data = await rpc.read()
+                if data is aio.EOF:  # type: ignore[attr-defined]
+                    raise TransportError(f"{method} to {self.endpoint}: the peer has ended the stream")
+                yield await self._coding.decode(responses, data, timeout_ms)
+        except aio.AioRpcError as error:
+            found = _refusal_or_failure(self.endpoint, method, error)
+            raise found if isinstance(found, ApiError) else self._why(method, found) from None
+        except (MalformedMessage, OutOfRange) as error:
+            raise TransportError(f"{method} to {self.endpoint}: {error}") from error
+        except TimeoutError:
+            raise self._why(method, TransportError(f"{method} to {self.endpoint}: no answer within {timeout_ms} ms")) from None
+        except (aio.UsageError, asyncio.InvalidStateError):
+            raise TransportError(f"{method} to {self.endpoint}: the channel was closed") from None
+        except asyncio.CancelledError:
+            if (task := asyncio.current_task()) is not None and task.cancelling():
                 raise
-            raise TransportError(f"{method} to {self.endpoint}: {self._dialler.failure}") from error
+            raise TransportError(f"{method} to {self.endpoint}: the channel was closed") from None
+        finally:
+            rpc.cancel()
 
     async def _call(self, method: Method[Req, Res], request: Req, timeout_ms: int) -> Res:
         if method.hot:
@@ -243,7 +276,8 @@ def _refusal_or_failure(endpoint: Endpoint, method: AnyMethod, error: aio.AioRpc
     for key, value in trailing or ():
         if key == ERROR_KEY and value.lstrip("-").isdecimal() and len(value) < 8:
             return ApiError(error_code(int(value)), error.details() or None)
-    return TransportError(f"{method} to {endpoint}: {_describe(error)}")
+    found = NotServed if error.code() is grpc.StatusCode.UNIMPLEMENTED else TransportError
+    return found(f"{method} to {endpoint}: {_describe(error)}")
 
 
 def _describe(error: aio.AioRpcError) -> str:

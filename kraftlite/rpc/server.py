@@ -1,4 +1,4 @@
-"""The answering side: generic handlers without gRPC's own (de)serializers, unary and streamed."""
+"""The answering side: generic handlers without gRPC's own (de)serializers: one answer, many, or a stream of requests."""
 
 from __future__ import annotations
 
@@ -6,10 +6,11 @@ import asyncio
 import os
 import traceback
 from collections import deque
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from typing import Any, Final, Generic
 
-from kraftlite.model.errors import ApiError, Fault
+from kraftlite.model.errors import ApiError, ErrorCode, Fault
 from kraftlite.model.ids import Endpoint
 from kraftlite.model.limits import (
     RPC_MAX_REQUESTS_PER_STREAM,
@@ -26,7 +27,7 @@ from kraftlite.rpc.options import ERROR_KEY, SERVER_OPTIONS
 from kraftlite.rpc.pbmap import MalformedMessage
 from kraftlite.rpc.relay import Relay
 from kraftlite.runtime.caller import CALLER
-from kraftlite.runtime.ports import Handler, Handlers, Tracer
+from kraftlite.runtime.ports import Handler, Handlers, StreamHandler, Tracer
 from kraftlite.runtime.trace.rpc import RpcRequestFailed
 
 import grpc  # isort: skip  # after options, which quiet it
@@ -56,7 +57,8 @@ class RpcServer:
         self._closing = False
         by_service: dict[str, dict[str, grpc.RpcMethodHandler[Any, Any]]] = {}
         for method, handler in handlers.items():
-            entry = self._streamed(method, handler) if method.hot else self._unary(method, handler)
+            make = self._shared if method.hot else self._streamed if method.streamed else self._unary
+            entry = make(method, handler)
             by_service.setdefault(f"kraftlite.v1.{method.service}", {})[method.name] = entry
         for service, methods in by_service.items():
             self._server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(service, methods),))
@@ -99,24 +101,79 @@ class RpcServer:
                 await self._identify(self._relay, context)
             self._in_flight += 1
             try:
-                request = await self.coding.decode(requests, data)
-                return await self.coding.encode(responses, await handler(request))
-            except ApiError as error:
-                trailing = ((ERROR_KEY, str(error.code.value)),)
-                await context.abort(grpc.StatusCode.FAILED_PRECONDITION, error.message or "", trailing_metadata=trailing)
-            except MalformedMessage as error:
-                await context.abort(grpc.StatusCode.INVALID_ARGUMENT, str(error))
-            except Exception as error:  # noqa: BLE001 - the top of a request's task
-                await context.abort(grpc.StatusCode.INTERNAL, self._fault_or_failure(method, error))
+                async with self._refusing(method, context):
+                    request = await self.coding.decode(requests, data)
+                    return await self.coding.encode(responses, await handler(request))
             finally:
                 self._in_flight -= 1
             raise AssertionError("context.abort raises")
 
         return grpc.unary_unary_rpc_method_handler(serve)
 
-    # --- streamed -----------------------------------------------------------------------------------------------------
+    @asynccontextmanager
+    async def _refusing(self, method: AnyMethod, context: aio.ServicerContext[Any, Any]) -> AsyncIterator[None]:
+        """End the call with the status that fits what is raised inside."""
+        try:
+            yield
+        except ApiError as error:
+            trailing = ((ERROR_KEY, str(error.code.value)),)
+            await context.abort(grpc.StatusCode.FAILED_PRECONDITION, error.message or "", trailing_metadata=trailing)
+        except MalformedMessage as error:
+            await context.abort(grpc.StatusCode.INVALID_ARGUMENT, str(error))
+        except aio.AbortError:
+            raise
+        except Exception as error:  # noqa: BLE001 - the top of a request's task
+            await context.abort(grpc.StatusCode.INTERNAL, self._fault_or_failure(method, error))
 
-    def _streamed(self, method: Method[Req, Res], handler: Handler[Req, Res]) -> grpc.RpcMethodHandler[Any, Any]:
+    # --- one request, many answers ------------------------------------------------------------------------------------
+
+    def _streamed(self, method: Method[Req, Res], handler: StreamHandler[Req, Res]) -> grpc.RpcMethodHandler[Any, Any]:
+        """An answer is made when gRPC has taken the one before: a caller that does not read has one that waits, and no more."""
+        requests, responses = self.coding.codec(method, method.request), self.coding.codec(method, method.response)
+
+        async def serve(data: bytes, context: aio.ServicerContext[Any, Any]) -> None:
+            if self._relay is not None:
+                await self._identify(self._relay, context)
+            async with self._refusing(method, context):
+                request = await self.coding.decode(requests, data)
+                if self.unread_bytes > RPC_MAX_UNREAD_BYTES:
+                    raise ApiError(ErrorCode.THROTTLING_QUOTA_EXCEEDED, "too many answers are not read")
+                answers, stuck = await handler(request), None
+                try:
+                    while stuck is None and not self._closing:
+                        answer = await self.coding.encode(responses, await anext(answers))
+                        stuck = await self._hand_over(answer, context)
+                finally:
+                    await answers.aclose()
+                if stuck is not None:
+                    await stuck  # gRPC sends no status while an answer is being written
+            why = "the node is shutting down" if stuck is None else f"no answer was read for {RPC_STALLED_MS} ms"
+            code = grpc.StatusCode.UNAVAILABLE if stuck is None else grpc.StatusCode.RESOURCE_EXHAUSTED
+            await context.abort(code, why)
+
+        return grpc.unary_stream_rpc_method_handler(serve)
+
+    async def _hand_over(self, data: bytes, context: aio.ServicerContext[Any, Any]) -> asyncio.Task[None] | None:
+        """Returns when gRPC has taken the answer; or what still tries to give it to a caller that has taken none for too long."""
+        self.unread_bytes += len(data)
+        writing = asyncio.ensure_future(context.write(data))
+        writing.add_done_callback(lambda _: self._taken(len(data)))
+        try:
+            await asyncio.wait({writing}, timeout=RPC_STALLED_MS / 1000)
+        except asyncio.CancelledError:
+            writing.cancel()  # the caller is gone
+            raise
+        if not writing.done():
+            return writing
+        writing.result()
+        return None
+
+    def _taken(self, size: int) -> None:
+        self.unread_bytes -= size
+
+    # --- a stream of requests and answers -----------------------------------------------------------------------------
+
+    def _shared(self, method: Method[Req, Res], handler: Handler[Req, Res]) -> grpc.RpcMethodHandler[Any, Any]:
         requests, responses = self.coding.codec(method, method.request), self.coding.codec(method, method.response)
 
         async def serve(_: Any, context: aio.ServicerContext[Any, Any]) -> None:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import os
 import socket
-from collections.abc import Callable
+from collections.abc import AsyncGenerator, Callable
+from contextlib import aclosing
 from typing import TYPE_CHECKING
 
 from kraftlite.model.ids import Endpoint
@@ -60,10 +61,20 @@ class GrpcTransport(Transport):
         self._tls = tls
 
     async def call(self, peer: Endpoint, method: Method[Req, Res], request: Req, timeout_ms: int) -> Res:
-        if not isinstance(request, method.request):
-            raise TypeError(f"{method} takes {method.request.__name__}, not {type(request).__name__}")
         if asyncio.current_task() is None:
             await asyncio.sleep(0)  # its timeouts are those of a task
+        return await self._peer(peer, method, request).call(method, request, timeout_ms)
+
+    async def watch(self, peer: Endpoint, method: Method[Req, Res], request: Req, timeout_ms: int) -> AsyncGenerator[Res]:
+        """Ask a `streamed` method; it answers until the caller closes the generator. `timeout_ms`: at most between two answers.
+        Raises TransportError (NotServed: the peer is of another version), or the ApiError that the handler raised."""
+        async with aclosing(self._peer(peer, method, request).watch(method, request, timeout_ms)) as answers:
+            async for answer in answers:
+                yield answer
+
+    def _peer(self, peer: Endpoint, method: Method[Req, Res], request: Req) -> Peer:
+        if not isinstance(request, method.request):
+            raise TypeError(f"{method} takes {method.request.__name__}, not {type(request).__name__}")
         tls = None if self._tls is None else self._tls(method.service)
         found = self._peers.get((peer, tls))
         if found is None:
@@ -72,7 +83,7 @@ class GrpcTransport(Transport):
             from kraftlite.rpc.client import Peer
 
             found = self._peers[peer, tls] = Peer(peer, self._tracer, self._coding, self._dialler(peer, tls))
-        return await found.call(method, request, timeout_ms)
+        return found
 
     def _dialler(self, peer: Endpoint, tls: TlsSource | None) -> TlsDialler | None:
         if tls is None:

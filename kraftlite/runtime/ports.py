@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     import asyncio
 
 T = TypeVar("T")
+Res_co = TypeVar("Res_co", covariant=True)
 
 
 class TimerHandle(Protocol):
@@ -159,6 +160,10 @@ class TransportError(Exception):
     """The peer could not be reached, or did not answer in time. Says nothing about whether it acted."""
 
 
+class NotServed(TransportError):
+    """The peer has no such method: it is of another version."""
+
+
 Handler: TypeAlias = Callable[[Req], Awaitable[Res]]
 """async (request) -> response. Raises ApiError for an expected refusal: the caller's `call` raises the same ApiError."""
 
@@ -169,6 +174,26 @@ Handlers: TypeAlias = Mapping[AnyMethod, AnyHandler]
 
 def route(method: Method[Req, Res], handler: Handler[Req, Res]) -> tuple[AnyMethod, AnyHandler]:
     """An item of `Handlers`. It is here that a handler is checked against the messages of its method."""
+    return method, handler
+
+
+class Stream(Protocol[Res_co]):
+    """The answers to one request of a `streamed` method. The next one is asked for when the one before was taken; `aclose` comes
+    in the end, also when none was asked for."""
+
+    def __aiter__(self) -> Stream[Res_co]: ...
+
+    async def __anext__(self) -> Res_co: ...
+
+    async def aclose(self) -> None: ...
+
+
+StreamHandler: TypeAlias = Callable[[Req], Awaitable[Stream[Res]]]
+"""The handler of a `streamed` method. Raises ApiError as any other."""
+
+
+def route_stream(method: Method[Req, Res], handler: StreamHandler[Req, Res]) -> tuple[AnyMethod, AnyHandler]:
+    """Do as `route`, for a `streamed` method."""
     return method, handler
 
 

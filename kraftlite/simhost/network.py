@@ -213,7 +213,7 @@ class SimNetwork:
             self._break(exchange, "connection refused")
             return
         handler = listener.handlers.get(exchange.method)
-        if handler is None:
+        if handler is None or exchange.method.streamed:
             self._break(exchange, "not served")
             return
         try:

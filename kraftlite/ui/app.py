@@ -18,12 +18,13 @@ from kraftlite.config.server import load as load_config
 from kraftlite.obs.explain import History, Subject, UnknownSubject
 from kraftlite.ui.acts import KINDS, Acts, Refused
 from kraftlite.ui.calls import LIVE, MAX_NAME, MAX_TOKEN, TAPE, calls, document
-from kraftlite.ui.clients import outages
 from kraftlite.ui.fold import page_of
 from kraftlite.ui.guard import OPERATOR, Guard, Sessions, Tokens
+from kraftlite.ui.hear import now_ms
+from kraftlite.ui.reports import outages
 from kraftlite.ui.stream import MAX_FILTER, Streams
 from kraftlite.ui.timeline import lane_names, lanes_of, recent_stories, stories_of
-from kraftlite.ui.watch import Watcher, now_ms
+from kraftlite.ui.watch import Watcher
 
 if TYPE_CHECKING:
     from kraftlite.ui.rerun import Reruns

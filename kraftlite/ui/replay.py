@@ -15,6 +15,7 @@ from kraftlite.obs.explain import Clock, History, Recorded, SecondsClock, Subjec
 from kraftlite.obs.faults import EVENTS, Fault, faults_of, overdue_ms
 from kraftlite.obs.recording import VIRTUAL, Header
 from kraftlite.obs.recording_reader import (
+    ClientSaid,
     Described,
     End,
     LeftOut,
@@ -28,6 +29,7 @@ from kraftlite.obs.recording_reader import (
     Turn,
 )
 from kraftlite.ui.fold import Judge, page_of, state_of
+from kraftlite.ui.reports import Reports, add_clients, outages
 from kraftlite.ui.timeline import Span, lane_names, lanes_of, recent_stories, stories_of
 from kraftlite.ui.words import NodeWords
 
@@ -49,10 +51,14 @@ class Replay:
     def __init__(self, header: Header) -> None:
         self.nodes: dict[int, NodeWords] = {}
         self.judge = Judge()
+        self.reports = Reports()
         self._every_ms = header.every_ms
 
     def take(self, line: Look) -> None:
         if isinstance(line, Turn):
+            return
+        if isinstance(line, ClientSaid):
+            self.reports.take(line.report)
             return
         if isinstance(line, Described):
             words = self.nodes.get(line.node)
@@ -81,6 +87,7 @@ class Replay:
         nodes = self.sorted_nodes()
         parts = self.judge.partitions(nodes, at_ms)
         state = state_of(nodes, parts, faults, at_ms, self.judge.memory)
+        add_clients(state, self.reports, at_ms)
         state.update(recorded=0, gone=None, self={"late_ms": 0, "every_ms": self._every_ms, "pages": 1})
         return {"state": state, "partitions": page_of(parts["rows"], "")}
 
@@ -97,6 +104,7 @@ class _Summary:
     ledger: list[Recorded] = field(default_factory=list)
     notes: list[Note] = field(default_factory=list)
     ended: dict[int, list[int]] = field(default_factory=dict)
+    reports: Reports = field(default_factory=Reports)
     left_out: int = 0
     """Events that were too long for the recording."""
     end: End | None = None
@@ -120,6 +128,8 @@ def _summary(lines: Iterable[Line]) -> _Summary:
         elif isinstance(line, End):
             found.end = line
         elif not isinstance(line, Header):
+            if isinstance(line, ClientSaid):
+                found.reports.take(line.report)
             found.moments += found.begin_ms is None or line.ts != found.end_ms
             if isinstance(line, Described) and line.process == "stopped":
                 found.ended.setdefault(line.node, []).append(line.ts)
@@ -175,7 +185,7 @@ def tape_of(lines: Lines, *, max_frames: int = MAX_FRAMES, max_subjects: int = M
     happened = Counter(event.partition for event in about.events)
     names.sort(key=lambda name: (name.startswith("__"), -happened[name]))
     try:
-        stories, lanes = _told(about, names[:max_subjects])
+        stories, lanes, missed = _told(about, names[:max_subjects])
     except (TypeError, ValueError, KeyError, AttributeError, IndexError, OverflowError) as error:
         # Each event is sound by itself; together they may be what no cluster has ever recorded.
         raise RecordingError(f"the events of the recording contradict each other: {type(error).__name__}: {error}") from error
@@ -184,6 +194,7 @@ def tape_of(lines: Lines, *, max_frames: int = MAX_FRAMES, max_subjects: int = M
         "frames": frames,
         "stories": stories,
         "lanes": lanes,
+        "outages": missed,
         "notes": [[note.ts, note.text, note.until_ms] for note in about.notes],
     }
 
@@ -207,13 +218,14 @@ def _cluster(about: _Summary, nodes: list[dict[str, Any]]) -> dict[str, Any]:
             "begin": about.begin_ms,
             "end": about.end_ms,
             "left_out": about.left_out,
+            "clients": about.reports.count,
             "outcome": None if end is None else end.outcome,
             "text": "" if end is None else end.text,
         },
     }
 
 
-def _told(about: _Summary, names: list[str]) -> tuple[dict[str, Any], dict[str, Any]]:
+def _told(about: _Summary, names: list[str]) -> tuple[dict[str, Any], dict[str, Any], list[dict[str, Any]]]:
     clock: Clock = SecondsClock() if about.header.clock == VIRTUAL else WallClock()
     history = History(about.events, ended=about.ended)
     stories: dict[str, Any] = {"": recent_stories(history, [it for it in names if not it.startswith("__")], 0, clock)}
@@ -224,8 +236,11 @@ def _told(about: _Summary, names: list[str]) -> tuple[dict[str, Any], dict[str, 
             stories[key] = []
     shown = names[:_LANES]
     spans = [_note_span(note) for note in about.notes] + lanes_of(history, 0, shown)
-    lanes = {"since": about.begin_ms, "until": about.end_ms, "lanes": lane_names(history, shown), "spans": spans}
-    return stories, lanes
+    named, missed = lane_names(history, shown), about.reports.spans(0)
+    if missed:
+        named.insert(1, "clients")
+    lanes = {"since": about.begin_ms, "until": about.end_ms, "lanes": named, "spans": [*spans, *missed]}
+    return stories, lanes, outages(about.reports.gaps(), history, clock)
 
 
 def _note_span(note: Note) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""The run of a recording once more, with a change, in a process that is bounded in time and in what it writes.
+"""The run of a recording once more, with a change, in a process that is bounded in time, in memory and in what it writes.
 
 The process is `kraftlite sim --plan … --what-if …`, so that what the page does is a command, too.
 """
@@ -6,7 +6,9 @@ The process is `kraftlite sim --plan … --what-if …`, so that what the page d
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
+import resource
 import shlex
 import sys
 import tempfile
@@ -24,6 +26,11 @@ from kraftlite.ui.replay import tape_of
 
 RUN_S: Final = 300.0
 """So long both runs may take together."""
+MAX_MEMORY: Final = 1 << 30
+"""Bytes of memory that the process may have; where Linux tells, which is asked every quarter of a second."""
+_ADDRESSES: Final = 4
+"""So many times as much may be reserved. The system refuses more, so that nothing is taken between two looks."""
+_LOOK_S: Final = 0.25
 MAX_CHANGES: Final = 50
 MAX_FAULT: Final = 200
 """Characters of a fault."""
@@ -39,7 +46,7 @@ class NoRerun(Exception):
 class Reruns:
     """The run of one recording, and what may be changed of it. One at a time is run."""
 
-    def __init__(self, text: str, made_by: str, *, patience_s: float = RUN_S) -> None:
+    def __init__(self, text: str, made_by: str, *, patience_s: float = RUN_S, max_memory: int = MAX_MEMORY) -> None:
         """`text`: the plan of the run, made by this version of kraftlite, as its recording has both. Raises NoRerun."""
         if not text:
             raise NoRerun("the recording does not say what decides its run")
@@ -51,6 +58,7 @@ class Reruns:
         self._plan = text
         self._faults = len(faults)
         self._patience_s = patience_s
+        self._max_memory = max_memory
         self._busy = False
         self.about: dict[str, Any] = {
             "seed": plan.seed,
@@ -128,8 +136,9 @@ class Reruns:
                 start_new_session=True,
             )
             try:
+                bound_addresses(child.pid, _ADDRESSES * self._max_memory)
                 async with asyncio.timeout(self._patience_s):
-                    await child.wait()
+                    await self._ended(child)
             except TimeoutError:
                 raise Refused(409, f"both runs took longer than {self._patience_s:g} s: it was ended") from None
             finally:
@@ -139,8 +148,42 @@ class Reruns:
         try:
             found: dict[str, Any] = json.loads(_head(told))
         except ValueError:
-            raise Refused(409, _reason(_head(why).decode(errors="replace"))) from None
+            said = _head(why).decode(errors="replace")
+            if "MemoryError" in said:
+                raise self._too_large() from None
+            raise Refused(409, _reason(said)) from None
         return found
+
+    async def _ended(self, child: asyncio.subprocess.Process) -> None:
+        """Until it has. Raises Refused when it has more memory than it may."""
+        ending = asyncio.create_task(child.wait())
+        try:
+            while not (await asyncio.wait({ending}, timeout=_LOOK_S))[0]:
+                used = memory_of(child.pid)
+                if used is not None and used > self._max_memory:
+                    raise self._too_large()
+        finally:
+            ending.cancel()
+
+    def _too_large(self) -> Refused:
+        bound = f"{self._max_memory >> 20} MiB of memory"
+        return Refused(409, f"both runs took more than {bound}: it was ended; a shorter run, or one with fewer nodes, takes less")
+
+
+def memory_of(pid: int) -> int | None:
+    """Return the bytes of memory that a process has; None where the system does not tell, or the process has ended."""
+    try:
+        return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * resource.getpagesize()
+    except (OSError, IndexError, ValueError):
+        return None
+
+
+def bound_addresses(pid: int, most: int) -> None:
+    """Let the system refuse a process more than this, where it can: on Linux."""
+    prlimit = getattr(resource, "prlimit", None)
+    if prlimit is not None:
+        with contextlib.suppress(ProcessLookupError):
+            prlimit(pid, resource.RLIMIT_AS, (most, most))
 
 
 def _head(path: Path) -> bytes:

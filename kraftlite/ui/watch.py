@@ -1,6 +1,7 @@
-"""Asks every node of a local cluster, again and again, and keeps what each one said last.
+"""Hears every node of a local cluster, and keeps what each one said last.
 
-Each node has a task of its own, so that one that is silent holds up nobody. While nobody watches, the nodes are asked less often.
+Each node has a task of its own (`ui/hear`), so that one that is silent holds up nobody. While nobody
+watches, the nodes tell less often.
 """
 
 from __future__ import annotations
@@ -19,38 +20,44 @@ from typing import Any, Final
 from kraftlite.local.client import to_nodes
 from kraftlite.local.ledger import LEDGER_NAME
 from kraftlite.local.state import LocalCluster, LocalError, LocalNode, load
-from kraftlite.model.errors import ApiError
-from kraftlite.model.ids import Endpoint
-from kraftlite.model.messages.introspection import NodeStatusRequest, ReplicaStatesRequest
-from kraftlite.model.messages.methods import NODE_STATUS, REPLICA_STATES
 from kraftlite.obs.faults import Fault
 from kraftlite.obs.recording import LIVE, WALL, Header, Recorder
-from kraftlite.runtime.ports import Transport, TransportError
+from kraftlite.rpc.transport import GrpcTransport
 from kraftlite.ui.clients import Clients
 from kraftlite.ui.fold import Judge, state_of
 from kraftlite.ui.follow import Record
+from kraftlite.ui.hear import Hearing, now_ms
+from kraftlite.ui.reports import OWN, add_clients
 from kraftlite.ui.words import NodeWords
 
 WATCHED_MS: Final = 200
-"""The time between two questions to one node, and between two states of the page, while somebody watches."""
+"""The time between two looks at the processes and the files of the cluster while somebody watches, and between two moments of a
+recording."""
+NEWS_MS: Final = 100
+"""The time after which a node tells what is new, while somebody watches."""
 IDLE_MS: Final = 1_000
-TIMEOUT_MS: Final = 1_000
-REPLICAS_A_SECOND: Final = 2_000
-"""A broker with many replicas is asked for them less often: it may not cost the brokers more than about one percent."""
 
 
 _DOORS: Final = 16
 """Threads that ask for the states of nodes in containers, of which a frozen one keeps its thread for seconds."""
 
 
-def now_ms() -> int:
-    return time.time_ns() // 1_000_000
+class News:
+    """News that have come since one reader took the state."""
+
+    def __init__(self) -> None:
+        self.some = asyncio.Event()
+        self.urgent = asyncio.Event()
+
+    def clear(self) -> None:
+        self.some.clear()
+        self.urgent.clear()
 
 
 class Watcher:
     """The words of all nodes, the record of what happened, and the state that follows from both."""
 
-    def __init__(self, data_dir: Path, transport: Transport) -> None:
+    def __init__(self, data_dir: Path, transport: GrpcTransport) -> None:
         self.data_dir = data_dir
         self.cluster: LocalCluster = load(data_dir)
         self.nodes: dict[int, NodeWords] = {}
@@ -64,11 +71,13 @@ class Watcher:
         """Gets all that is said and recorded from here on, and the events that are known already."""
         self._told = 0
         self._written: dict[int, int] = {}
+        self._reported: dict[str, int] = {}
         self.late_ms = 0
         """By how much the last turn of this process came too late."""
         self.judge = Judge()
         self._transport = transport
         self._wake = asyncio.Event()
+        self.readers: set[News] = set()
         self._tasks: dict[int, asyncio.Task[None]] = {}
         self._doors = ThreadPoolExecutor(_DOORS, thread_name_prefix="doors")
         self._states: dict[int, Future[str]] = {}
@@ -77,6 +86,17 @@ class Watcher:
     @property
     def every_ms(self) -> int:
         return WATCHED_MS if self.watched or self.recorder is not None else IDLE_MS
+
+    def news_ms(self) -> int:
+        """Return how often a node is to tell what is new."""
+        return NEWS_MS if self.watched else self.every_ms
+
+    def tell(self, urgent: bool = True) -> None:
+        """Tell all readers that there are news; not urgent are those of offsets."""
+        for reader in self.readers:
+            reader.some.set()
+            if urgent:
+                reader.urgent.set()
 
     # --- the nodes and their processes
 
@@ -93,6 +113,7 @@ class Watcher:
 
     def _take(self, cluster: LocalCluster) -> None:
         self.cluster = cluster
+        before = {words.id: words.process for words in self.nodes.values()}
         for node in cluster.nodes:
             words = self.nodes.get(node.id)
             if words is None:
@@ -101,6 +122,8 @@ class Watcher:
             words.process = self._knocked(node, words.process) if node.contained else node.state
         for gone in [node_id for node_id in self.nodes if all(node.id != node_id for node in cluster.nodes)]:
             del self.nodes[gone]
+        if before != {words.id: words.process for words in self.nodes.values()}:
+            self.tell()
 
     def _knocked(self, node: LocalNode, before: str) -> str:
         """The state of a node in a container when it was asked for last; it is asked for again."""
@@ -118,7 +141,7 @@ class Watcher:
                 self.look()
                 for node_id in self.nodes:
                     if node_id not in self._tasks or self._tasks[node_id].done():  # done: it had left the cluster
-                        self._tasks[node_id] = asyncio.create_task(self._ask(node_id))
+                        self._tasks[node_id] = asyncio.create_task(self._hear(node_id))
                 await asyncio.to_thread(self._read)
                 if self.recorder is not None:
                     self._write(self.recorder, now_ms())
@@ -167,33 +190,18 @@ class Watcher:
                 recorder.replicas(at_ms, words.id, min(at_ms, words.replicas_ms), words.replicas.values())
             if words.error is not None:
                 recorder.silent(at_ms, words.id, words.error)
+        for report in self.clients.since(self._reported):
+            recorder.client(at_ms, report)
         self._told, events = self.record.since(self._told)
         for event in events:
             cause = {} if event.cause is None else {"cause": event.cause}
             recorder.event(event.ms, event.node, event.event, {**event.facts, **cause})
         recorder.turn(at_ms)
 
-    async def _ask(self, node_id: int) -> None:
-        replicas_at = 0.0
-        while (words := self.nodes.get(node_id)) is not None:
-            words.every_ms = self.every_ms
-            if words.process == "stopped" or not words.grpc:
-                words.error = None
-                await asyncio.sleep(self.every_ms / 1000)
-                continue
-            host, _, port = words.grpc.rpartition(":")
-            peer = Endpoint(host, int(port))
-            try:
-                began = time.monotonic()
-                status = await self._transport.call(peer, NODE_STATUS, NodeStatusRequest(), TIMEOUT_MS)
-                words.hear_status(status, now_ms(), round(1000 * (time.monotonic() - began)))
-                if "broker" in words.roles and time.monotonic() >= replicas_at:
-                    answer = await self._transport.call(peer, REPLICA_STATES, ReplicaStatesRequest(topics=None), TIMEOUT_MS)
-                    words.hear_replicas(answer.replicas, now_ms())
-                    replicas_at = time.monotonic() + max(0.0, len(answer.replicas) / REPLICAS_A_SECOND)
-            except (TransportError, ApiError) as error:
-                words.fail(str(error)[:300])
-            await asyncio.sleep(self.every_ms / 1000)
+    async def _hear(self, node_id: int) -> None:
+        hearing = Hearing(self._transport, lambda: self.nodes.get(node_id), self.news_ms)
+        hearing.news, hearing.lost = self.tell, self.hurry
+        await hearing.run()
 
     # --- the state
 
@@ -207,12 +215,9 @@ class Watcher:
         at_ms = now_ms()
         parts = self.partitions(at_ms)
         found = state_of(self.sorted_nodes(), parts, self.faults, at_ms, self.judge.memory)
-        found["clients"] = self.clients.words(at_ms)
+        running = OWN if self.clients.running else None
+        add_clients(found, self.clients, at_ms, running)
         found["client"] = self.clients.about()
-        missed = self.clients.headlines(at_ms)
-        if missed:
-            others = [line for line in found["headlines"] if line["level"] != "ok"]
-            found["headlines"] = sorted([*others, *missed], key=lambda line: line["level"] != "alarm")
         found["recorded"] = self.record.version
         found["gone"] = self.gone or self.record.unread
         found["self"] = {"late_ms": self.late_ms, "every_ms": self.every_ms}

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from kraftlite.model.messages.introspection import NodeStatusResponse, ReplicaState
+from kraftlite.model.messages.introspection import GoneReplica, NodeStatusResponse, ReplicaState
 
 ALIVE, SILENT, PAUSED, DEAD, UNKNOWN = "alive", "silent", "paused", "dead", "unknown"
 SILENT_MS: Final = 1_000
@@ -16,6 +16,22 @@ MAX_REPLICAS: Final = 20_000
 
 Key = tuple[str, int]
 """Topic and partition."""
+
+
+def _stands(status: NodeStatusResponse) -> object:
+    """All of it but the offsets."""
+    return (
+        status.broker_state,
+        status.broker_epoch,
+        status.raft_state,
+        status.raft_epoch,
+        status.leader_id,
+        status.active_controller,
+    )
+
+
+def _leads(replica: ReplicaState) -> object:
+    return replica.topic_id, replica.is_leader, replica.leader_id, replica.leader_epoch, replica.partition_epoch, replica.isr
 
 
 @dataclass(slots=True, kw_only=True)
@@ -35,12 +51,16 @@ class NodeWords:
     heard_ms: int | None = None
     rtt_ms: int | None = None
     error: str | None = None
+    polled: str | None = None
+    """The reason why it is asked again and again instead of watched; None: it is watched, or was not heard yet."""
     status: NodeStatusResponse | None = None
     replicas: dict[Key, ReplicaState] = field(default_factory=dict)
     replicas_ms: int | None = None
     cut: int = 0
     version: int = 0
     """Counts the changes of `replicas`."""
+    _coming: dict[Key, ReplicaState] | None = None
+    """What a stream has told that has not told all yet; None: it has."""
 
     def life(self, now_ms: int) -> str:
         """The process is what the operating system says. A node that does not answer may be paused, cut off or slow: silent."""
@@ -52,8 +72,11 @@ class NodeWords:
             return UNKNOWN
         return SILENT if now_ms - self.heard_ms > max(SILENT_MS, 3 * self.every_ms) else ALIVE
 
-    def hear_status(self, status: NodeStatusResponse, now_ms: int, rtt_ms: int) -> None:
+    def hear_status(self, status: NodeStatusResponse, now_ms: int, rtt_ms: int) -> bool:
+        """Returns whether it says something that cannot wait: more than that it has gone on."""
+        urgent = self.error is not None or self.status is None or _stands(self.status) != _stands(status)
         self.status, self.heard_ms, self.rtt_ms, self.error = status, now_ms, rtt_ms, None
+        return urgent
 
     def hear_replicas(self, replicas: Iterable[ReplicaState], now_ms: int) -> None:
         found = list(replicas)
@@ -63,6 +86,31 @@ class NodeWords:
         if said != self.replicas:
             self.replicas = said
             self.version += 1
+
+    def begin(self) -> None:
+        """A stream begins, which tells everything anew: until it has, the last words stay."""
+        self._coming = {}
+
+    def hear_news(self, changed: Iterable[ReplicaState], gone: Sequence[GoneReplica], looked_ms: int | None, count: int) -> bool:
+        """What has changed. `looked_ms`: each replica was looked at after that; None: not all have been told yet. Returns whether
+        it cannot wait: whether more has changed than offsets."""
+        said = self._coming if self._coming is not None else dict(self.replicas)
+        urgent = self._coming is not None or bool(gone)
+        for lost in gone:
+            said.pop((lost.topic, lost.partition), None)
+        for it in changed:
+            before = said.get((it.topic, it.partition))
+            urgent = urgent or before is None or _leads(before) != _leads(it)
+            if before is not None or len(said) < MAX_REPLICAS:
+                said[it.topic, it.partition] = it
+        if looked_ms is None:
+            self._coming = said
+            return False
+        self._coming, self.cut, self.replicas_ms = None, max(0, count - len(said)), looked_ms
+        if said != self.replicas:
+            self.replicas = said
+            self.version += 1
+        return urgent
 
     def fail(self, error: str) -> None:
         """It was asked and did not answer; its last words stay."""

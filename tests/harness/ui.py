@@ -80,6 +80,13 @@ def broker(node: int, *said: ReplicaState, age_ms: int | None = 0, process: str 
     return words
 
 
+def client_report(client: str = "test", **more: Any) -> dict[str, Any]:
+    """A report of a client that writes to `orders`, and waited once."""
+    values: dict[str, Any] = {"client": client, "topic": "orders", "at": NOW, "sent": 9, "consumed": 4, "p50": 3, "p99": 20}
+    values |= {"errors": {"NOT_ENOUGH_REPLICAS": 1}, "partitions": [[0, 5, 1, 0, 2, None]], "gaps": [[0, 1_000, 2_500]]}
+    return {**values, **more}
+
+
 @dataclass
 class Answer:
     """The answer to one request."""

@@ -96,8 +96,12 @@ _BY_NAME: Final[dict[str, Range]] = {
     "min_bytes": COUNT,
     "partition_max_bytes": COUNT,
     "records_length": COUNT,
+    "replica_count": COUNT,
     # times
     "max_wait_ms": COUNT,
+    "interval_ms": COUNT,
+    "uptime_ms": OFFSET,
+    "looked_ms": OFFSET_OR_NONE,
     "throttle_ms": COUNT,
     "timeout_ms": INT32,
     "max_lifetime_ms": OFFSET_OR_NONE,

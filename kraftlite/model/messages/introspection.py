@@ -65,3 +65,30 @@ class ReplicaState:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplicaStatesResponse:
     replicas: tuple[ReplicaState, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WatchRequest:
+    interval_ms: int
+    """The time between two looks."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GoneReplica:
+    topic: str
+    partition: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WatchResponse:
+    """What has changed at a node since the answer before. The first ones have everything, over as many as it takes."""
+
+    uptime_ms: int
+    """Since the stream began, by the node's own monotonic clock: who reads late can tell by how much."""
+    status: NodeStatusResponse | None
+    """None: as before."""
+    changed: tuple[ReplicaState, ...]
+    gone: tuple[GoneReplica, ...]
+    looked_ms: int
+    """The uptime after which every replica was looked at; -1: not all were yet."""
+    replica_count: int

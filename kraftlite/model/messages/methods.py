@@ -75,6 +75,7 @@ ENROLL = Method("Transactions", "Enroll", t.EnrollRequest, t.EnrollResponse)
 
 NODE_STATUS = Method("Introspection", "NodeStatus", i.NodeStatusRequest, i.NodeStatusResponse)
 REPLICA_STATES = Method("Introspection", "ReplicaStates", i.ReplicaStatesRequest, i.ReplicaStatesResponse)
+WATCH = Method("Introspection", "Watch", i.WatchRequest, i.WatchResponse, streamed=True)
 
 INJECT_FAULT = Method("Faults", "Inject", f.InjectRequest, f.InjectResponse)
 END_FAULTS = Method("Faults", "End", f.EndFaultsRequest, f.EndFaultsResponse)

@@ -9,7 +9,7 @@ import { headlines, overview } from "./overview.js";
 import { partition } from "./partition.js";
 import { Player, bar } from "./player.js";
 import { quorum } from "./quorum.js";
-import { Heard, Tape } from "./tape.js";
+import { Heard, Tape, kept } from "./tape.js";
 import { timeline } from "./timeline.js";
 import { whatIf } from "./whatif.js";
 import { LABEL, command, consequences, sinceStart, span } from "./words.js";
@@ -82,6 +82,7 @@ const page = {
 };
 let player = null;
 let offset = 0;
+let drawn = 0;
 let heard = 0;
 let lost = false;
 let source = null;
@@ -92,7 +93,7 @@ let spoken = { text: "", at: 0 };
 start();
 
 async function start() {
-  document.documentElement.dataset.theme = kept();
+  document.documentElement.dataset.theme = colours();
   try {
     await load();
   } catch (error) {
@@ -106,7 +107,7 @@ async function start() {
   window.addEventListener("keydown", key);
   if (page.tape) return;
   connect();
-  setInterval(draw, 250);
+  setInterval(() => performance.now() - drawn > 240 && draw(), 250); // ages grow, also when nobody says anything
 }
 
 /** The cluster, and the recording where this is the page of one: of the server, or in this very file. */
@@ -131,10 +132,11 @@ function take(tape) {
   page.cluster = page.tape.cluster;
   page.notes = page.tape.notes;
   page.lanes = page.tape.lanes;
+  page.outages = page.tape.outages;
 }
 
 /** The views that this page has. */
-const views = () => Object.entries(VIEWS).filter(([name]) => (name === "whatif" ? page.whatIf : name === "clients" ? !page.tape : true));
+const views = () => Object.entries(VIEWS).filter(([name]) => (name === "whatif" ? page.whatIf : name === "clients" ? !page.tape || page.cluster.recording.clients > 0 : true));
 
 /** Show the moment at which the player is. */
 function moved() {
@@ -163,7 +165,7 @@ function connect() {
     partitions: (value, text) => {
       player.moments.partitions(text);
       if (page.past) return;
-      page.rows = value.rows;
+      page.rows = kept(page.rows, value.rows);
       page.matching = value.matching;
     },
     lost: () => {
@@ -228,6 +230,7 @@ async function recall(now) {
 
 function draw() {
   if (!page.state) return;
+  drawn = performance.now();
   const late = page.tape ? 0 : Date.now() - heard;
   document.body.classList.toggle("late", late > LATE_MS || Boolean(lost));
   render(at("top"), top(late));
@@ -285,7 +288,7 @@ function theme() {
 }
 
 /** The colours that were chosen last, where the page may keep anything. */
-function kept() {
+function colours() {
   try {
     return localStorage.getItem("theme") || "";
   } catch {

@@ -82,9 +82,10 @@ function client(page, it) {
 }
 
 function outages(page) {
-  const found = (page.outages || []).filter((it) => it.from <= page.now());
-  const stretch = (from, until) => `${clock(from)} – ${until === null ? "now" : clock(until)}`;
-  const length = (from, until) => span((until === null ? page.now() : until) - from);
+  const found = (page.outages || []).filter((it) => it.from <= page.now()).map((it) => ({ ...it, cluster: it.cluster.filter((one) => one.from <= page.now()) }));
+  const lasts = (until) => until === null || until > page.now(); // at the moment that is shown
+  const stretch = (from, until) => `${clock(from)} – ${lasts(until) ? "now" : clock(until)}`;
+  const length = (from, until) => span((lasts(until) ? page.now() : until) - from);
   return h(
     "section",
     { "aria-labelledby": "h-outages" },

@@ -2,7 +2,8 @@
 
 const SVG = "http://www.w3.org/2000/svg";
 
-/** Describe an element: `h("p", {class: "soft"}, "text", child, …)`. False, null and undefined children are left out. */
+/** Describe an element: `h("p", {class: "soft"}, "text", child, …)`. False, null and undefined children are left out. The same
+ * description twice costs nothing the second time. */
 export function h(tag, props, ...children) {
   return { tag, props: props || {}, children: children.flat(Infinity).filter((it) => it !== false && it !== null && it !== undefined) };
 }
@@ -49,6 +50,8 @@ function create(want, svg) {
 }
 
 function update(node, want, svg) {
+  if (node._want === want) return;
+  node._want = want;
   const old = node._props;
   for (const name of Object.keys(old)) if (!(name in want.props)) set(node, name, undefined);
   for (const [name, value] of Object.entries(want.props)) {

@@ -89,6 +89,7 @@ function card(page, node) {
       facts(node, said).map(([name, value]) => h("div", {}, h("dt", {}, name), h("dd", {}, value))),
     ),
     h("p", { class: "heard" }, node.heard_ms === null ? "never heard" : old ? `last word ${span(page.now() - node.heard_ms)} ago` : `heard ${span(page.now() - node.heard_ms)} ago`),
+    node.polled ? h("p", { class: "soft" }, `asked again and again, because ${node.polled}`) : null,
     page.role === "operator"
       ? h("p", { class: "acts" }, acts(node).slice(0, 2).map((kind) => h("button", { key: kind, class: kind === "kill" ? "danger" : "", "aria-label": `${LABEL[kind]} node ${node.id}`, onclick: () => page.ask(kind, node.id) }, LABEL[kind])))
       : null,
@@ -138,7 +139,19 @@ function matrix(page, brokers) {
   );
 }
 
+/** The lines of rows in which no time passes. */
+const lines = new WeakMap();
+
 function line(page, row, brokers) {
+  const columns = brokers.map((node) => node.id).join();
+  const known = lines.get(row);
+  if (known && known.columns === columns) return known.made;
+  const made = makeLine(page, row, brokers);
+  if (row.standing === "whole") lines.set(row, { columns, made });
+  return made;
+}
+
+function makeLine(page, row, brokers) {
   const leader = row.replicas.find((it) => it.node === row.verdict.leader);
   return h(
     "tr",

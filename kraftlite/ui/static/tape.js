@@ -18,6 +18,15 @@ export function changed(old, change) {
   return found;
 }
 
+/** The rows, of which those that say the same as before are the same objects. */
+export function kept(before, rows) {
+  const known = new Map(before.map((row) => [row.name, row]));
+  return rows.map((row) => {
+    const old = known.get(row.name);
+    return old !== undefined && JSON.stringify(old) === JSON.stringify(row) ? old : row;
+  });
+}
+
 class Moments {
   constructor() {
     this.times = [];

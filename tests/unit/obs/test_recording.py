@@ -14,6 +14,7 @@ from kraftlite.model.topic_partition import TopicPartition
 from kraftlite.obs.explain_events import Recorded
 from kraftlite.obs.recording import MAX_LINE, Header, Recorder
 from kraftlite.obs.recording_reader import (
+    ClientSaid,
     Described,
     End,
     LeftOut,
@@ -32,7 +33,7 @@ from kraftlite.sim.recorded import run_recorded
 from kraftlite.sim.run import RunPlan
 from kraftlite.sim.shape import NAMED
 from kraftlite.ui.replay import tape_of
-from tests.harness.ui import replica, status
+from tests.harness.ui import client_report, replica, status
 
 HEADER = Header(source="live", clock="wall", cluster_id="c", every_ms=200, title="t")
 
@@ -51,6 +52,7 @@ def whole() -> list[bytes]:
     found.status(20, 1, 19, 2, status(1, active=True, epoch=2))
     found.replicas(20, 4, 18, [replica(leads=True, leo=101)])
     found.silent(30, 1, "DEADLINE_EXCEEDED")
+    found.client(30, client_report(at=28))
     found.turn(1030)
     facts = {
         "tp": TopicPartition("orders", 0),
@@ -74,14 +76,30 @@ def test_what_is_written_is_read() -> None:
     found = list(read_bytes(b"".join(whole())))
     assert found[0] == HEADER
     kinds = [type(it) for it in found[1:]]
-    assert kinds == [Described, Described, Status, Replicas, Status, Replicas, Silent, Turn, Recorded, Recorded, Note, End]
+    assert kinds == [
+        Described,
+        Described,
+        Status,
+        Replicas,
+        Status,
+        Replicas,
+        Silent,
+        ClientSaid,
+        Turn,
+        Recorded,
+        Recorded,
+        Note,
+        End,
+    ]
+    said = found[8]
+    assert isinstance(said, ClientSaid) and (said.ts, said.report) == (30, client_report(at=28))
     second = found[5]
     assert isinstance(second, Status) and (second.ts, second.at, second.rtt_ms) == (20, 19, 2)
     assert second.status.raft_epoch == 2 and second.status.roles == ("controller",)  # whole, though only its changes were written
     later = found[6]
     assert isinstance(later, Replicas) and [it.leo for it in later.said] == [101] and later.gone == (("orders", 1),)
     assert later.said[0] == replica(leads=True, leo=101)
-    assert isinstance(found[9], Recorded) and found[9].partition == "orders-0"
+    assert isinstance(found[10], Recorded) and found[10].partition == "orders-0"
 
 
 def test_only_changes_are_written() -> None:
@@ -146,6 +164,12 @@ def test_a_last_line_that_is_cut_off_is_left_out(tmp_path: Path) -> None:
 _STATUS = '{"ts":10,"k":"status","node":1,"at":9,"rtt":3,"status":{"raft_epoch":%s}}'
 
 
+_CLIENT = (
+    '{"ts":10,"k":"client","report":{"client":"x","topic":"t","at":1,"sent":1,"consumed":null,"p50":null,"p99":null,'
+    '"partitions":%s}}'
+)
+
+
 @pytest.mark.parametrize(
     ("line", "why"),
     [
@@ -174,6 +198,11 @@ _STATUS = '{"ts":10,"k":"status","node":1,"at":9,"rtt":3,"status":{"raft_epoch":
         ('{"ts":10,"node":4,"event":"partition.leader_started"}', "partition.leader_started has no"),
         ('{"ts":10,"node":4,"event":"partition.leader_started","tp":[0]}', "tp a list: allowed is a topic and a number"),
         ('{"ts":10,"node":4,"event":"fault.asked","id":{}}', "id a object: allowed is a text"),
+        ('{"ts":10,"k":"client"}', "it has no report"),
+        ('{"ts":10,"k":"client","report":[]}', "allowed is an object"),
+        ('{"ts":10,"k":"client","report":{"client":"x"}}', "the report has no topic, at"),
+        (_CLIENT % "[[0,1,2]]", "allowed is a list of 6"),
+        (_CLIENT % ("[" + ",".join(["[0,0,0,0,0,null]"] * 51) + "]"), "a list of at most 50"),
         ("[" * 100_000, "it is nested too deeply"),
     ],
 )
@@ -224,6 +253,8 @@ def test_nothing_that_is_changed_in_a_recording_gets_further_than_a_line() -> No
     lines: list[bytes] = []
     plan = RunPlan(seed=3, shape=NAMED["3+3"], faults=(fault_plan.parse("500 kill leader orders-0 for 1000"),), duration_ms=2000)
     run_recorded(plan, lines.append, checkers=[])
+    said = {"ts": json.loads(lines[-1])["ts"], "k": "client"}
+    lines[-1:-1] = [json.dumps({**said, "report": client_report(at=it)}).encode() + b"\n" for it in range(40)]
     rng, refused = random.Random(1), 0
     for _ in range(60):
         damaged = list(lines)

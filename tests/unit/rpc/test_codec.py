@@ -42,7 +42,7 @@ def test_every_method_is_declared_in_its_service() -> None:
     for method in ALL_METHODS:
         rpc = declared[codec.path(method)]
         suffix = "Frame" if method.hot else ""
-        assert rpc.client_streaming == rpc.server_streaming == method.hot
+        assert (rpc.client_streaming, rpc.server_streaming) == (method.hot, method.hot or method.streamed)
         assert rpc.input_type.name == method.request.__name__ + suffix
         assert rpc.output_type.name == method.response.__name__ + suffix
 

@@ -13,7 +13,8 @@ pytest.importorskip("uvicorn")
 from kraftlite.local.workload import GAP_MS, MAX_GAPS, Account
 from kraftlite.obs.explain import History
 from kraftlite.ui.acts import Refused
-from kraftlite.ui.clients import MAX_CLIENTS, OWN, SILENT_MS, Clients, outages
+from kraftlite.ui.clients import Clients
+from kraftlite.ui.reports import MAX_CLIENTS, OWN, SILENT_MS, Reports, outages
 
 NOW = 100_000
 
@@ -104,6 +105,16 @@ def test_clients_are_bounded_and_viewers_report_nothing(tmp_path: Path) -> None:
     assert [it["client"] for it in clients.words(NOW)] == [*map(str, range(1, MAX_CLIENTS)), OWN]
     with pytest.raises(Refused, match="looking only"):
         clients.report(report("0"), operator=False)
+
+
+def test_a_recording_gets_each_report_once_and_each_gap_with_it() -> None:
+    reports, told = Reports(), dict[str, int]()
+    reports.take(report(at=NOW, gaps=[[0, 10, 900]]))
+    assert [it["gaps"] for it in reports.since(told)] == [[[0, 10, 900]]]
+    assert reports.since(told) == []
+    reports.take(report(at=NOW + 250, gaps=[[0, 10, 900], [1, NOW - 500, NOW + 100]]))
+    reports.take(report("other", at=NOW + 250))
+    assert [(it["client"], it["gaps"]) for it in reports.since(told)] == [("test", [[1, NOW - 500, NOW + 100]]), ("other", [])]
 
 
 @pytest.mark.parametrize(("topic", "rate"), [("", 1), ("-x", 1), (None, 1), ("orders", 0), ("orders", 1_001), ("orders", True)])

@@ -262,14 +262,15 @@ async def until(what: Any) -> None:
 
 
 async def test_a_slow_reader_is_dropped_and_costs_nobody_else(page: Page) -> None:
-    page.streams.stalled_s, page.streams.every_s = 0.3, 0.02
+    page.streams.stalled_s, page.streams.every_s, page.streams.calm_s, page.streams.quiet_s = 3.0, 0.02, 0.02, 0.02
     quick, slow = Reader(page), Reader(page)
     await until(lambda: len(slow.got) > 2)
     slow.taking.clear()
     before = len(quick.got)
+    await until(lambda: len(quick.got) > before + 3)
+    assert not slow.task.done(), "the other went on meanwhile"
     await until(lambda: slow.task.done())
     assert page.streams.dropped == 1 and page.streams.count == 1
-    assert len(quick.got) > before + 3, "the other went on meanwhile"
     assert not quick.task.done()
     quick.gone.set()
     await until(lambda: quick.task.done())
@@ -285,7 +286,7 @@ async def test_readers_are_bounded(page: Page) -> None:
 
 
 async def test_a_state_is_told_whole_and_partitions_only_when_they_change(page: Page) -> None:
-    page.streams.every_s = 0.01
+    page.streams.every_s = page.streams.calm_s = page.streams.quiet_s = 0.01
     reader = Reader(page)
     await until(lambda: len(reader.got) > 5)
     reader.gone.set()

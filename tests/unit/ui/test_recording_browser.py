@@ -13,7 +13,7 @@ from kraftlite.ui.export import html_of
 from tests.harness.axe import violations
 from tests.harness.browser import chromium, page_at
 from tests.harness.local import wait_for
-from tests.harness.recordings import hostile, split
+from tests.harness.recordings import hostile, outage, split
 
 
 @pytest.fixture(scope="module")
@@ -104,6 +104,28 @@ def test_axe_finds_nothing_wrong(browser: Any, file: Path, scheme: str, width: i
     page.context.close()
 
 
+@pytest.mark.parametrize(("scheme", "width"), [("light", 1440), ("dark", 390)])
+def test_the_view_of_a_client_is_rewound(browser: Any, tmp_path: Path, scheme: str, width: int) -> None:
+    """While it misses an acknowledgement its outage lasts, and before nothing is told of it."""
+    path, complaints = tmp_path / "outage.html", list[str]()
+    path.write_text(html_of(outage()))
+    page = page_at(browser, path.as_uri(), complaints, viewport={"width": width, "height": 844}, color_scheme=scheme)
+    page.keyboard.press("c")
+    page.evaluate(_SEEK, 2_000)
+    page.wait_for_selector(".view.clients :text('None: every acknowledgement')")
+    page.evaluate(_SEEK, 5_000)
+    page.wait_for_selector(".headlines :text('the client test has no acknowledgement from orders-0')")
+    row = page.locator(".view.clients tbody tr").inner_text()
+    assert "– now" in row and "2.0 s" in row, "it is told as it was then"
+    page.keyboard.press("End")
+    page.wait_for_selector(".view.clients tbody tr :text('3.5 s')")
+    assert "– now" not in page.locator(".view.clients tbody tr").inner_text()
+    assert page.locator(".view.clients").get_by_role("button").count() == 0
+    assert page.evaluate("document.documentElement.scrollWidth <= document.documentElement.clientWidth")
+    assert violations(page) == [] and complaints == []
+    page.context.close()
+
+
 def test_axe_finds_what_is_wrong(browser: Any, file: Path) -> None:
     page = page_at(browser, file.as_uri(), [])
     page.evaluate("document.getElementById('scrubber').removeAttribute('aria-label')")
@@ -118,5 +140,8 @@ def test_hostile_words_are_words(browser: Any, tmp_path: Path) -> None:
     page = page_at(browser, path.as_uri(), complaints)
     page.keyboard.press("End")
     assert page.locator("th a").inner_text() == "<img src=x onerror=alert(1)>-0" and page.locator("img").count() == 0
+    page.keyboard.press("c")
+    page.wait_for_selector(".view.clients h3:text-is('<img src=x onerror=alert(1)> → </script><b>')")
+    assert page.locator("img, .view.clients b b, .view.clients i").count() == 0
     assert complaints == []
     page.context.close()

@@ -24,7 +24,7 @@ from kraftlite.obs.recording_reader import read_bytes
 from kraftlite.sim.recorded import notes
 from kraftlite.ui.export import STATIC, bundle, html_of
 from kraftlite.ui.replay import change, states, tape_of
-from tests.harness.recordings import hostile, split
+from tests.harness.recordings import hostile, outage, split
 from tests.harness.ui import ask
 
 
@@ -91,6 +91,23 @@ def test_two_that_lead_at_once_are_on_the_tape() -> None:
     assert any("1 → 2" in story["title"] for story in tape["stories"]["controller"])
     about = tape["cluster"]["recording"]
     assert (about["source"], about["clock"], about["outcome"]) == ("simulated", "virtual", "OK")
+
+
+def test_what_a_client_was_told_is_in_each_moment_of_it() -> None:
+    tape = outage()
+    shown, last = dict[int, Any](), None
+    for ts, made in tape["frames"]:
+        shown[ts] = last = applied(last, made)
+    words = {ts: it["state"]["clients"][0] for ts, it in shown.items()}
+    assert [words[ts]["acked"] for ts in (1_000, 5_000)] == [1_000, 5_000]
+    assert (words[5_000]["waits_ms"], words[8_000]["waits_ms"], words[8_000]["longest_ms"]) == (3_000, None, 3_500)
+    lines = {ts: [it["text"] for it in state["state"]["headlines"]] for ts, state in shown.items()}
+    assert "the client test has no acknowledgement from orders-0" in lines[5_000]
+    assert not any("client" in it for it in lines[2_000] + lines[8_000])
+    assert [(it["name"], it["from"], it["until"]) for it in tape["outages"]] == [("orders-0", 3_000, 6_500)]
+    assert tape["lanes"]["lanes"][1] == "clients" and tape["cluster"]["recording"]["clients"] == 1
+    assert [it["from"] for it in tape["lanes"]["spans"] if it["lane"] == "clients"] == [3_000]
+    assert "orders-0" in html_of(tape)
 
 
 def test_a_long_recording_has_fewer_frames_and_its_end() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import sys
 from typing import Any
 
 import pytest
@@ -15,7 +16,7 @@ from kraftlite.sim.plans import text_of
 from kraftlite.ui.acts import Refused
 from kraftlite.ui.app import TapePage
 from kraftlite.ui.guard import Tokens
-from kraftlite.ui.rerun import MAX_CHANGES, NoRerun, Reruns
+from kraftlite.ui.rerun import MAX_CHANGES, NoRerun, Reruns, memory_of
 from tests.harness.recordings import SPLIT, split
 from tests.harness.ui import Answer, ask
 
@@ -90,6 +91,21 @@ async def test_what_it_cannot_do_is_said(given: dict[str, Any], why: str) -> Non
     with pytest.raises(Refused, match=why) as refused:
         await reruns().run(given, operator=True)
     assert refused.value.status in (400, 409)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells the memory of a process in /proc")
+@pytest.mark.parametrize("mib", [20, 50])
+async def test_a_run_that_takes_too_much_memory_is_ended_and_leaves_the_place_free(mib: int) -> None:
+    """Seen by what it has, or refused by the system."""
+    small = reruns(max_memory=mib << 20)
+    for _ in range(2):
+        with pytest.raises(Refused, match=f"more than {mib} MiB of memory: it was ended") as refused:
+            await small.run({"changes": [[1, None]]}, operator=True)
+        assert refused.value.status == 409
+
+
+def test_the_memory_of_a_process_that_is_not_there_is_not_known() -> None:
+    assert memory_of(1 << 30) is None
 
 
 async def test_a_run_that_takes_too_long_is_ended_and_leaves_the_place_free() -> None:

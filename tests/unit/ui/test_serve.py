@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -16,8 +16,10 @@ pytest.importorskip("uvicorn")
 
 from kraftlite.local.layout import plan, write_files
 from kraftlite.local.state import LocalCluster, save
+from kraftlite.obs.recording_reader import ClientSaid, read_bytes
 from kraftlite.ui import serve
 from kraftlite.ui.serve import HOST, MAX_CONNECTIONS, Link, listen
+from tests.harness.ui import client_report
 
 
 @pytest.fixture
@@ -30,11 +32,15 @@ def cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> LocalCluster:
 
 
 @asynccontextmanager
-async def serving(cluster: LocalCluster, patience_s: float = 5.0) -> AsyncIterator[Link]:
+async def serving(
+    cluster: LocalCluster, patience_s: float = 5.0, record: Callable[[bytes], object] | None = None
+) -> AsyncIterator[Link]:
     loop = asyncio.get_running_loop()
     ready: asyncio.Future[Link] = loop.create_future()
     with listen(0) as sock:
-        task = asyncio.create_task(serve.serve(Path(cluster.data_dir), sock, ready.set_result, patience_s=patience_s))
+        task = asyncio.create_task(
+            serve.serve(Path(cluster.data_dir), sock, ready.set_result, patience_s=patience_s, record=record)
+        )
         try:
             yield await asyncio.wait_for(ready, 20)
         finally:
@@ -70,6 +76,28 @@ async def test_the_state_and_the_stream(cluster: LocalCluster) -> None:
         assert [node["life"] for node in json.loads(answer.partition(b"\r\n\r\n")[2])["nodes"]] == ["dead", "dead"]
         assert b'"t":' in await request(link, get(link, "/api/v1/stream"), until=b"event: partitions")
         assert (await request(link, get(link, "/"))).endswith(b"</html>\n")
+
+
+async def _until(what: Callable[[], bool]) -> None:
+    async with asyncio.timeout(20):
+        while True:
+            if what():
+                return
+            await asyncio.sleep(0.02)
+
+
+async def test_what_clients_report_to_the_page_is_in_its_recording(cluster: LocalCluster) -> None:
+    lines: list[bytes] = []
+    async with serving(cluster, record=lines.append) as link:
+        for at_ms in (3_000, 4_000):
+            body = json.dumps({"kind": "report", **client_report("a test", at=at_ms)})
+            head = get(link, "/api/v1/clients").replace("GET", "POST").rstrip("\n")
+            head += f"\nX-Kraftlite: 1\nContent-Type: application/json\nContent-Length: {len(body)}\n\n"
+            assert (await request(link, head + body)).startswith(b"HTTP/1.1 202")
+            await _until(lambda: f'"at":{at_ms}'.encode() in b"".join(lines))  # noqa: B023 it is called at once
+    said = [it.report for it in read_bytes(b"".join(lines)) if isinstance(it, ClientSaid)]
+    assert [(it["client"], it["at"], len(it["gaps"])) for it in said] == [("a test", 3_000, 1), ("a test", 4_000, 0)]
+    assert said[0]["errors"] == {"NOT_ENOUGH_REPLICAS": 1}
 
 
 async def test_who_says_nothing_is_cut_off_and_the_others_are_served(cluster: LocalCluster) -> None:
