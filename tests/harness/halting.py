@@ -235,15 +235,15 @@ def give(at: Path, first: int, count: int) -> None:
 def run(
     spark: Any, bootstrap: str, out: str, at: Path, *, tasks: int = 3, form: str = "halting", kind: str = "stream", again: int = 0
 ) -> None:
-    """The query goes on where its checkpoint says, and ends; or each file is a job of its own. Raises what it fails with for the
-    last time, after `again` attempts more. Spark's own source needs no Python."""
+    """The query goes on where its checkpoint says, and ends; or it is `continuous`; or each file is a job of its own (`batch`).
+    Raises what it fails with for the last time, after `again` attempts more. Spark's own source needs no Python."""
     spark.dataSource.register(HaltingSource)
     options = {"kafka.bootstrap.servers": bootstrap, "topic": out, "kraftlite.sink.mode": "exactly_once"}
     options |= {"halts": str(at)} if form == "halting" else {}
     while True:
         try:
-            if kind == "stream":
-                _stream(spark, at, tasks, form, options)
+            if kind in ("stream", "continuous"):
+                _stream(spark, at, tasks, form, options, ends=kind == "stream")
             else:
                 _jobs(spark, at, tasks, form, {**options, "kraftlite.sink.job.id": out})
             return
@@ -257,10 +257,19 @@ def run(
             again -= 1
 
 
-def _stream(spark: Any, at: Path, tasks: int, form: str, options: dict[str, str]) -> None:
+def _stream(spark: Any, at: Path, tasks: int, form: str, options: dict[str, str], *, ends: bool) -> None:
+    """What there is, or what comes until it may leave."""
     rows = spark.readStream.schema("value string").option("maxFilesPerTrigger", "1").text(str(at / "in"))
     writer = rows.repartition(tasks, "value").writeStream.format(form).options(**options)
-    writer.option("checkpointLocation", str(at / "checkpoint")).trigger(availableNow=True).start().awaitTermination()
+    writer = writer.option("checkpointLocation", str(at / "checkpoint"))
+    if ends:
+        writer.trigger(availableNow=True).start().awaitTermination()
+        return
+    query = writer.trigger(processingTime="300 milliseconds").start()
+    while not query.awaitTermination(1) and not (at / LEAVE).exists():
+        continue
+    query.processAllAvailable()
+    query.stop()
 
 
 def _jobs(spark: Any, at: Path, tasks: int, form: str, options: dict[str, str]) -> None:

@@ -7,7 +7,19 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from kraftlite.sim.themes import ADMIN, DIRECTORIES, GROUPS, KNOBS, LOGS, MEMBERSHIP, PLAIN, SECURITY, TRANSACTIONS, TROUBLES
+from kraftlite.sim.themes import (
+    ADMIN,
+    DIRECTORIES,
+    GROUPS,
+    KNOBS,
+    LOGS,
+    MEMBERSHIP,
+    PLAIN,
+    SECURITY,
+    SINK,
+    TRANSACTIONS,
+    TROUBLES,
+)
 from tests.sim.mutants.patching import Patch
 
 MODULES: Final = (
@@ -37,6 +49,7 @@ MODULES: Final = (
     "directories",
     "membership",
     "security",
+    "sink",
 )
 
 Change = Callable[[Patch], None]
@@ -55,6 +68,7 @@ AREA_THEMES: Final = {
     "transaction_races": TRANSACTIONS,
     "membership": MEMBERSHIP,
     "security": SECURITY,
+    "sink": SINK,
 }
 """The themes in which the mutants of an area are hunted; all others in plain runs."""
 
