@@ -283,7 +283,8 @@ def _jobs(spark: Any, at: Path, tasks: int, form: str, options: dict[str, str]) 
 
 def main() -> None:
     """`python -m tests.harness.halting BOOTSTRAP OUT DIR [OPTIONS]`: a driver to be killed. OPTIONS are JSON: `master`, `config`
-    of Spark, `kind` and `again` as in `run`; with `linger` it stays, when all is done, until it may leave."""
+    of Spark, `kind` and `again` as in `run`; with `linger` it stays, when all is done, until it may leave. When all is done it
+    writes down how often each stage that wrote has run again."""
     import sys
 
     from kraftlite.spark.session import session
@@ -295,7 +296,11 @@ def main() -> None:
     halting.run(  # this module, not __main__: workers import it
         spark, bootstrap, out, at, kind=options.get("kind", "stream"), again=options.get("again", 0)
     )
-    (at / FINISHED).touch()
+    tracker = spark.sparkContext.statusTracker()
+    stages = {one["stage"]: tracker.getStageInfo(one["stage"]) for one in halting.notes(at) if "stage" in one}
+    attempts = {number: info.currentAttemptId for number, info in stages.items() if info is not None}
+    (at / f"{FINISHED}.new").write_text(json.dumps(attempts))
+    (at / f"{FINISHED}.new").rename(at / FINISHED)
     deadline = time.monotonic() + LINGER_S
     while options.get("linger") and not (at / LEAVE).exists() and time.monotonic() < deadline:
         time.sleep(0.02)

@@ -9,11 +9,15 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+from kraftlite.audit.sink import audit_sink
+from kraftlite.client.kafka_client import KafkaClient
+from kraftlite.client.settings import ClientSettings
+from kraftlite.exactly_once.records import STATE_TOPIC
 from kraftlite.local.ports import reserve
 from tests.harness.halting import FAILURES, FINISHED, LEAVE, Point, halt_at, halted, notes
 
@@ -66,6 +70,11 @@ class Driver:
 
         until("the driver has done everything", finished, self.tail)
 
+    def runs_again(self, batch: int) -> int:
+        """How often the stage of a batch that writes has run again. When all is done."""
+        stages = json.loads((self.at / FINISHED).read_text())
+        return max(int(stages[str(it["stage"])]) for it in self.attempts(batch))
+
     def leave(self) -> None:
         """Let it end in order."""
         self.until_finished()
@@ -109,6 +118,21 @@ class Driver:
         send(self.zombie, signal.SIGCONT)
         until("the zombie has ended", lambda: self.zombie not in session_of(self.process.pid))
         self.zombie = None
+
+
+def queries_of(at: Path, kind: str, out: str, count: int) -> list[str]:
+    """The names under which the first batches are written."""
+    if kind == "batch":
+        return [f"{out}-{number}" for number in range(count)]
+    return [str(json.loads((at / "checkpoint" / "metadata").read_text())["id"])]
+
+
+def check_decided(bootstrap: str, out: str, queries: Sequence[str]) -> None:
+    """Everything that is visible of these queries was decided, and everything that was decided is visible."""
+    client = KafkaClient(ClientSettings(bootstrap=tuple(bootstrap.split(",")), retry_backoff_ms=20))
+    for query in queries:
+        assert [it for it in audit_sink(client, [out], STATE_TOPIC, query=query).found if not it.is_note] == []
+    client.close()
 
 
 def environment() -> dict[str, str]:

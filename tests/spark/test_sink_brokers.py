@@ -9,7 +9,6 @@ Every point with every victim: `pytest -m slow tests/spark/test_sink_brokers.py`
 
 from __future__ import annotations
 
-import json
 import signal
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -19,15 +18,12 @@ import pytest
 
 pytest.importorskip("pyspark")
 
-from kraftlite.audit.sink import audit_sink
-from kraftlite.client.kafka_client import client_for
 from kraftlite.exactly_once.records import DECISIONS_PARTITION, DEFAULT_PREFIX, STATE_TOPIC, driver_id, task_id
 from kraftlite.testing import SyncCluster
 from tests.harness.exactly_once import values
 from tests.harness.halting import Point, give, halt_at
-from tests.harness.sink_drivers import Driver, send
+from tests.harness.sink_drivers import Driver, check_decided, queries_of, send
 from tests.harness.spark_runs import run_all_again
-from tests.spark.test_producing import settings_of
 
 pytestmark = [pytest.mark.spark]
 
@@ -117,7 +113,7 @@ def test_sx_03_nodes_that_are_killed_at_marked_points(
             if victim == PROCESS:
                 send(pid, signal.SIGKILL)
                 continue
-            node = VICTIMS[victim](cluster, out, query_of(cluster, tmp_path, kind, out, point.batch))
+            node = VICTIMS[victim](cluster, out, queries_of(tmp_path, kind, out, point.batch + 1)[-1])
             assert node is not None, f"nobody is {victim}"
             cluster.kill(node)
             send(pid, signal.SIGCONT)
@@ -126,12 +122,4 @@ def test_sx_03_nodes_that_are_killed_at_marked_points(
         driver.kill()
     run_all_again(cluster)
     assert values(cluster.bootstrap_servers, out) == sorted(f"v{it}" for it in range(len(plan) * FRESH))
-    report = audit_sink(client_for(settings_of(cluster).client), [out], STATE_TOPIC)
-    assert [it for it in report.found if not it.is_note] == []
-
-
-def query_of(cluster: SyncCluster, at: Path, kind: str, out: str, batch: int) -> str:
-    """The name under which a batch is written."""
-    if kind == "batch":
-        return f"{out}-{batch}"
-    return str(json.loads((at / "checkpoint" / "metadata").read_text())["id"])
+    check_decided(cluster.bootstrap_servers, out, queries_of(tmp_path, kind, out, len(plan)))

@@ -352,6 +352,7 @@ class Run:
 
     async def _record(self, transactional_id: str, producer: Producer, decision: Decision) -> None:
         await self._write_record(transactional_id, producer, DECISIONS_PARTITION, decision)
+        await self._passes("decide")
         if not await self._end(transactional_id, producer, True):
             raise ClientError("another driver has taken the query over")
 
