@@ -36,12 +36,13 @@ SOURCES = {
 """`ConfigSource` of a DescribeConfigs response, as Kafka's tools call them."""
 
 
-def describe_configs(cluster: ClusterClient, kind: int, name: str) -> list[Any]:
-    """The entries of one resource, sorted by name, with synonyms. A broker is asked itself. Raises RequestRefused."""
+def describe_configs(cluster: ClusterClient, kind: int, name: str, *, timeout_ms: int | None = None) -> list[Any]:
+    """The entries of one resource, sorted by name, with synonyms. A broker is asked itself. `timeout_ms` as in `call`. Raises
+    RequestRefused."""
     own = kind in (ConfigResourceType.BROKER, ConfigResourceType.BROKER_LOGGER) and name.isdigit()
     resource = {"resource_type": kind, "resource_name": name, "configuration_keys": None}
     values = {"resources": [resource], "include_synonyms": True, "include_documentation": False}
-    (answer,) = cluster.call(32, 4, values, broker=int(name) if own else None).results
+    (answer,) = cluster.call(32, 4, values, broker=int(name) if own else None, timeout_ms=timeout_ms).results
     return sorted(check(answer).configs, key=lambda entry: str(entry.name))
 
 

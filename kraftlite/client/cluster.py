@@ -117,6 +117,10 @@ class ClusterClient(Routing):
             self._nodes = _by_id(BrokerNode(int(one.broker_id), str(one.host), int(one.port), one.rack) for one in found.brokers)
         return self._nodes
 
+    def look_again(self) -> None:
+        """Forget which brokers are live, for a caller that has found one silent."""
+        self._nodes = None
+
     def broker(self, broker_id: int) -> BrokerNode:
         found = self.brokers().get(broker_id)
         if found is None:

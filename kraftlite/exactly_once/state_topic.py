@@ -6,6 +6,7 @@ Source: SX-01.
 from __future__ import annotations
 
 import weakref
+from collections.abc import Iterator
 from typing import Final
 
 from kraftlite.client.admin import create_topic, describe_configs
@@ -20,7 +21,13 @@ from kraftlite.model.messages.choices import ConfigResourceType
 
 REPLICAS: Final = 3
 VERIFICATION: Final = "transaction.partition.verification.enable"
+ANSWER_MS: Final = 3_000
+"""The time that each broker has to tell a setting of its own before the others are asked."""
 _NEEDED: Final = {"cleanup.policy": "compact", "unclean.leader.election.enable": "false"}
+_FOREIGN: Final = (
+    ". The sink has not created it: where brokers have auto.create.topics.enable=true, any client that asks for a topic may. "
+    "Delete it if there is nothing in it, or name another one as kraftlite.sink.state.topic"
+)
 _known: weakref.WeakKeyDictionary[KafkaClient, dict[str, tuple[int, ...]]] = weakref.WeakKeyDictionary()
 """The partitions of state topics that were looked at, by client."""
 
@@ -41,19 +48,28 @@ def ensure_state_topic(client: KafkaClient, topic: str) -> tuple[int, ...]:
 
 
 def _create(client: KafkaClient, topic: str) -> None:
+    """With fewer replicas where there are fewer brokers. Brokers and controllers may come and go meanwhile."""
     with ClusterClient(client.settings) as cluster:
-        replicas = min(REPLICAS, len(cluster.brokers()))
-        config = {
-            **_NEEDED,
-            "min.insync.replicas": "2" if replicas >= REPLICAS else "1",
-            "max.message.bytes": str(MAX_RECORD_BYTES + 64 * KIB),
-            "segment.bytes": str(16 * MIB),
-        }
-        try:
-            create_topic(cluster, topic, STATE_PARTITIONS, replicas, config)
-        except RequestRefused as error:
-            if error.code is not ErrorCode.TOPIC_ALREADY_EXISTS:
-                raise ClientError(f"the sink's state topic {topic} cannot be created: {error}", error.code) from error
+        budget = RetryBudget(cluster.settings, "state topic of the sink")
+        while True:
+            replicas = min(REPLICAS, len(cluster.brokers()))
+            config = {
+                **_NEEDED,
+                "min.insync.replicas": "2" if replicas >= REPLICAS else "1",
+                "max.message.bytes": str(MAX_RECORD_BYTES + 64 * KIB),
+                "segment.bytes": str(16 * MIB),
+            }
+            try:
+                create_topic(cluster, topic, STATE_PARTITIONS, replicas, config)
+            except RequestRefused as error:
+                if error.code is ErrorCode.TOPIC_ALREADY_EXISTS:
+                    return
+                if not error.code.retriable and error.code is not ErrorCode.INVALID_REPLICATION_FACTOR:
+                    raise ClientError(f"the sink's state topic {topic} cannot be created: {error}", error.code) from error
+                budget.pause(str(error), error.code)
+                cluster.look_again()
+            else:
+                return
 
 
 def _configs(cluster: ClusterClient, topic: str) -> dict[str, str | None]:
@@ -71,21 +87,15 @@ def _configs(cluster: ClusterClient, topic: str) -> dict[str, str | None]:
 def _check(found: dict[str, str | None], topic: str, partitions: tuple[int, ...]) -> None:
     for name, value in _NEEDED.items():
         if found.get(name) != value:
-            raise ClientError(f"the sink's state topic {topic} has {name}={found.get(name)}: {value} is needed")
+            raise ClientError(f"the sink's state topic {topic} has {name}={found.get(name)}: {value} is needed{_FOREIGN}")
     if len(partitions) < 2 or partitions != tuple(range(len(partitions))):
-        raise ClientError(f"the sink's state topic {topic} has {len(partitions)} partitions: at least 2 are needed")
+        raise ClientError(f"the sink's state topic {topic} has {len(partitions)} partitions: at least 2 are needed{_FOREIGN}")
 
 
 def _check_verification(cluster: ClusterClient) -> None:
     """Raises ClientError for a broker that is able to verify what is written in transactions, and told not to. One that does not
     let this user see its configuration is believed."""
-    for broker in cluster.brokers():
-        try:
-            value = _broker_config(cluster, broker, VERIFICATION)
-        except RequestRefused as error:
-            if error.code is not ErrorCode.CLUSTER_AUTHORIZATION_FAILED:
-                raise
-            continue
+    for broker, value in told_by_brokers(cluster, VERIFICATION):
         if value == "false":
             raise ClientError(
                 f"broker {broker} has {VERIFICATION}=false: a late write could become a part of the next transaction; exactly "
@@ -93,13 +103,37 @@ def _check_verification(cluster: ClusterClient) -> None:
             )
 
 
+def told_by_brokers(cluster: ClusterClient, name: str) -> Iterator[tuple[int, str | None]]:
+    """Ask each live broker for a setting of its own; None: it does not let this user see it. One that is silent is asked again,
+    after the others, until the cluster takes it for dead."""
+    budget = RetryBudget(cluster.settings, name)
+    left = set(cluster.brokers())
+    while left:
+        for broker in sorted(left):
+            try:
+                yield broker, _broker_config(cluster, broker, name)
+            except RequestRefused as error:
+                if error.code is not ErrorCode.CLUSTER_AUTHORIZATION_FAILED:
+                    raise
+                yield broker, None
+            except ClientError as error:
+                if error.code is not None:
+                    raise
+                continue
+            left.discard(broker)
+        if left:
+            budget.pause(f"broker {min(left)} does not answer")
+            cluster.look_again()
+            left &= set(cluster.brokers())
+
+
 def _broker_config(cluster: ClusterClient, broker: int, name: str) -> str | None:
-    entries = describe_configs(cluster, ConfigResourceType.BROKER, str(broker))
+    entries = describe_configs(cluster, ConfigResourceType.BROKER, str(broker), timeout_ms=ANSWER_MS)
     return next((it.value for it in entries if it.name == name), None)
 
 
 def broker_limit(client: KafkaClient) -> int | None:
     """The longest transaction timeout that a broker allows, in ms; None when it does not tell."""
     with ClusterClient(client.settings) as cluster:
-        value = _broker_config(cluster, next(iter(cluster.brokers())), "transaction.max.timeout.ms")
+        value = next((value for _broker, value in told_by_brokers(cluster, "transaction.max.timeout.ms")), None)
     return int(value) if value is not None and value.isdigit() else None

@@ -38,7 +38,7 @@ from kraftlite.sim.knobs import turned
 from kraftlite.sim.loop import SimulationIdle, VirtualLoop
 from kraftlite.sim.shape import Shape, of_release
 from kraftlite.sim.shape import draw as draw_shape
-from kraftlite.sim.themes import ADMIN, DIRECTORIES, KNOBS, LOGS, MEMBERSHIP, PLAIN, SECURITY, TRANSACTIONS, TROUBLES
+from kraftlite.sim.themes import ADMIN, DIRECTORIES, KNOBS, LOGS, MEMBERSHIP, PLAIN, SECURITY, SINK, TRANSACTIONS, TROUBLES
 from kraftlite.sim.workload import Workload
 from kraftlite.sim.workloads import levels, logs, membership_settings, security_settings, transaction_settings
 from kraftlite.simhost.host import SimHost
@@ -103,6 +103,7 @@ _THEMED: Final = {
     TROUBLES: variations.vary,
     DIRECTORIES: log_dir_faults.several,
     TRANSACTIONS: transaction_settings.vary,
+    SINK: transaction_settings.vary,
     MEMBERSHIP: membership_settings.vary,
     SECURITY: security_settings.vary,
 }

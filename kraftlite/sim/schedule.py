@@ -11,7 +11,7 @@ from kraftlite.sim.fault_plan import ALL_FAULTS, GROUP_FAULTS, LINK_FAULTS, Faul
 from kraftlite.sim.scenes import draw_late_scene, draw_scenes
 from kraftlite.sim.shape import Shape
 from kraftlite.sim.targets import any_node, node_ids
-from kraftlite.sim.themes import DIRECTORIES, MEMBERSHIP, PLAIN, TRANSACTIONS, TROUBLES
+from kraftlite.sim.themes import DIRECTORIES, MEMBERSHIP, PLAIN, SINK, TRANSACTIONS, TROUBLES
 
 
 def draw_all(seed: int, shape: Shape, duration_ms: int, theme: str = PLAIN) -> tuple[FaultPlan, ...]:
@@ -22,7 +22,7 @@ def draw_all(seed: int, shape: Shape, duration_ms: int, theme: str = PLAIN) -> t
         later += elr_scenes.draw(seed, shape, duration_ms)
     if theme == DIRECTORIES:
         later = log_dir_faults.draw(seed, shape, duration_ms)
-    if theme == TRANSACTIONS:
+    if theme in (TRANSACTIONS, SINK):
         later = transaction_scenes.draw(seed, shape, duration_ms)
     if theme == MEMBERSHIP:
         later = membership_scenes.draw(seed, shape, duration_ms)

@@ -18,6 +18,7 @@ TRANSACTIONS: Final = "transactions"
 DIRECTORIES: Final = "directories"
 MEMBERSHIP: Final = "membership"
 SECURITY: Final = "security"
+SINK: Final = "sink"
 
 THEMES: Final = {
     PLAIN: "nothing more",
@@ -29,6 +30,7 @@ THEMES: Final = {
     DIRECTORIES: "brokers with several log directories, which fail one at a time, and replicas that are moved between them",
     MEMBERSHIP: "controllers that are added to the voters, removed, replaced and moved, and brokers that are taken out",
     SECURITY: "users whose rights and quotas change while they use them",
+    SINK: "queries that write exactly once, whose drivers and tasks die or stand still at any call",
     TROUBLES: "disks, clocks and event loops that fail, and small internal sizes",
 }
 SETTLED: Final = (PLAIN,)

@@ -27,7 +27,7 @@ from kraftlite.sim.client import SimAdmin, SimClient, SimConsumer, SimProducer
 from kraftlite.sim.cluster import SimCluster
 from kraftlite.sim.history import History, Verdict
 from kraftlite.sim.shape import TopicPlan
-from kraftlite.sim.themes import MEMBERSHIP, TRANSACTIONS
+from kraftlite.sim.themes import MEMBERSHIP, SINK, TRANSACTIONS
 from kraftlite.sim.workloads.creation import TIMEOUT_MS, create
 from kraftlite.sim.workloads.visits import visitors
 
@@ -36,7 +36,7 @@ RETENTION_MS: Final = 1_000_000_000_000
 """So long that nothing expires, not even when a clock jumps by days."""
 
 
-PAUSES: Final = {TRANSACTIONS: 5, MEMBERSHIP: 3}
+PAUSES: Final = {TRANSACTIONS: 5, SINK: 5, MEMBERSHIP: 3}
 """The factor by which everybody pauses longer, in the themes in which others work."""
 
 

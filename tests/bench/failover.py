@@ -98,8 +98,27 @@ class Prober:
 
 
 def leader_of(bootstrap: str, topic: str, partition: int) -> int:
-    found: int = admin(bootstrap).list_topics(topic, timeout=10).topics[topic].partitions[partition].leader
-    return found
+    return leaders_in(described(bootstrap, topic))[partition]
+
+
+def described(bootstrap: str, topic: str, *, timeout_s: float = 10.0) -> Any:
+    """The description of a topic; None: there is none. `list_topics` of one topic is no way to ask: librdkafka goes on asking for
+    it behind the call, in the cluster that has these addresses later too, and a broker that creates topics when they are asked
+    for then creates it."""
+    from confluent_kafka import KafkaError, KafkaException, TopicCollection
+
+    (answer,) = admin(bootstrap).describe_topics(TopicCollection([topic]), request_timeout=timeout_s).values()
+    try:
+        return answer.result(2 * timeout_s)
+    except KafkaException as error:
+        if error.args[0].code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
+            return None
+        raise
+
+
+def leaders_in(description: Any) -> dict[int, int]:
+    """The leader of each partition of a description; -1: none."""
+    return {it.id: -1 if it.leader is None else it.leader.id for it in description.partitions}
 
 
 def active_controller(cluster: BenchCluster) -> int:
@@ -156,13 +175,7 @@ def failovers() -> dict[str, Any]:
         until("whole", lambda: whole(bootstrap, "probe") and whole(bootstrap, "many"), every_s=0.2)
         with Prober(bootstrap, "probe", 0) as prober:
             leader_id = leader_of(bootstrap, "probe", 0)
-            moves = (
-                sum(
-                    p.leader == leader_id
-                    for p in admin(bootstrap).list_topics("many", timeout=10).topics["many"].partitions.values()
-                )
-                + 1
-            )
+            moves = list(leaders_in(described(bootstrap, "many")).values()).count(leader_id) + 1
             begin = time.perf_counter()
             cluster.kraftlite("kill", str(leader_id), "--signal", "TERM")
             until("moved", lambda: leader_of(bootstrap, "probe", 0) not in (leader_id, -1), every_s=0.02)
@@ -185,9 +198,9 @@ def failovers() -> dict[str, Any]:
 def whole(bootstrap: str, topic: str) -> bool:
     """Whether a broker's metadata shows the topic, every partition led and its ISR complete. True of a new topic before any
     replica exists: see `serves`."""
-    found = admin(bootstrap).list_topics(topic, timeout=10).topics[topic]
-    partitions = found.partitions.values()
-    return found.error is None and bool(partitions) and all(len(p.isrs) == len(p.replicas) and p.leader >= 0 for p in partitions)
+    found = described(bootstrap, topic)
+    partitions = () if found is None else found.partitions
+    return bool(partitions) and all(len(p.isr) == len(p.replicas) and p.leader is not None for p in partitions)
 
 
 def serves(bootstrap: str, topic: str, count: int) -> bool:

@@ -30,7 +30,7 @@ from kraftlite.client.transactions import fence_producer
 from kraftlite.coordinator.core.placement import TRANSACTION_TOPIC, partition_for
 from tests.bench import rdkafka
 from tests.bench.cluster import BenchCluster, cpu_s, until
-from tests.bench.failover import admin, create, serves, whole
+from tests.bench.failover import create, described, leaders_in, serves, whole
 from tests.bench.peers import KAFKA, KRAFTLITE
 from tests.bench.throughput import CLUSTER, CONSUMER, KIB
 from tests.clients.java.apache import ApacheKafka, apache_kafka
@@ -417,8 +417,7 @@ def _quorum_leader(side: Side) -> int:
 
 
 def _leaders(side: Side, topic: str) -> dict[int, int]:
-    found = admin(side.bootstrap).list_topics(topic, timeout=10).topics[topic].partitions
-    return {index: partition.leader for index, partition in found.items()}
+    return leaders_in(described(side.bootstrap, topic))
 
 
 Part = Callable[[Sequence[Side], int], dict[str, str]]

@@ -10,11 +10,7 @@ The whole matrix, some minutes: `pytest -m slow tests/spark/test_sink_kills.py`.
 from __future__ import annotations
 
 import json
-import os
 import signal
-import subprocess
-import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -29,82 +25,13 @@ from kraftlite.exactly_once.records import STATE_TOPIC
 from kraftlite.testing import SyncCluster
 from tests.harness.exactly_once import values
 from tests.harness.halting import Point, give, halt_at, halted, run
-from tests.spark.test_driver_kills import ROOT
+from tests.harness.sink_drivers import ALL, LIMIT_S, ZOMBIE, Driver, send
 from tests.spark.test_producing import settings_of
 
 pytestmark = [pytest.mark.spark]
 
-LIMIT_S = 240.0
-"""For a start of Spark on a machine with a load of many times its cores."""
 FRESH = 120
 """Rows for each start: a batch of three tasks."""
-ALL, ZOMBIE = "all", "zombie"
-
-
-class Driver:
-    """A process, its JVM and their workers."""
-
-    def __init__(self, cluster: SyncCluster, out: str, at: Path, point: Point) -> None:
-        halt_at(at, point)
-        self.at = at
-        command = [sys.executable, "-m", "tests.harness.halting", cluster.bootstrap_servers, out, str(at)]
-        environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])}
-        self._log = (at / "driver.log").open("ab")
-        self.process = subprocess.Popen(
-            command, cwd=ROOT, env=environment, start_new_session=True, stdout=self._log, stderr=self._log
-        )
-        self.zombie: int | None = None
-
-    def until_halted(self) -> None:
-        deadline = time.monotonic() + LIMIT_S
-        while halted(self.at) is None:
-            assert self.process.poll() is None, f"it came to its end: {self.tail()}"
-            assert time.monotonic() < deadline, f"it never got there: {self.tail()}"
-            time.sleep(0.01)
-
-    def tail(self) -> str:
-        return (self.at / "driver.log").read_text()[-2_000:]
-
-    def pids(self) -> list[int]:
-        found = []
-        for it in Path("/proc").glob("[0-9]*/stat"):
-            try:
-                fields = it.read_text().rpartition(")")[2].split()
-            except OSError:
-                continue
-            if int(fields[3]) == self.process.pid and fields[0] != "Z":
-                found.append(int(it.parent.name))
-        return found
-
-    def kill(self, how: str = ALL) -> None:
-        """All of it; with ZOMBIE, all but the process that stands at the point."""
-        self.zombie = halted(self.at) if how == ZOMBIE else None
-        deadline = time.monotonic() + LIMIT_S
-        while left := [pid for pid in self.pids() if pid != self.zombie]:
-            assert time.monotonic() < deadline
-            for pid in left:
-                _signal(pid, signal.SIGKILL)
-            self.process.poll()
-        self.process.wait()
-        self._log.close()
-
-    def awake(self) -> None:
-        """Let the zombie go on, and wait for its end."""
-        if self.zombie is None:
-            return
-        _signal(self.zombie, signal.SIGCONT)
-        deadline = time.monotonic() + LIMIT_S
-        while self.zombie in self.pids():
-            assert time.monotonic() < deadline, "the zombie goes on and on"
-            time.sleep(0.01)
-        self.zombie = None
-
-
-def _signal(pid: int, number: signal.Signals) -> None:
-    try:
-        os.kill(pid, number)
-    except ProcessLookupError:
-        return
 
 
 @pytest.fixture
@@ -186,7 +113,7 @@ def test_sx_03_a_driver_that_is_killed_at_marked_points(
         if fresh or sent == 0:
             give(tmp_path, sent, FRESH)
             sent += FRESH
-        drivers.append(Driver(cluster, out, tmp_path, point))
+        drivers.append(Driver(cluster.bootstrap_servers, out, tmp_path, point))
         drivers[-1].until_halted()
         for earlier in drivers[:-1]:
             earlier.awake()
@@ -203,14 +130,14 @@ def test_sx_03_two_drivers_on_one_checkpoint(
 ) -> None:
     """The one stands still before it ends its transactions; the other one runs the same batch; then the first goes on."""
     give(tmp_path, 0, FRESH)
-    drivers.append(Driver(cluster, out, tmp_path, Point("driver", "end", "before")))
+    drivers.append(Driver(cluster.bootstrap_servers, out, tmp_path, Point("driver", "end", "before")))
     drivers[-1].until_halted()
     first, pid = drivers[-1], halted(tmp_path)
     assert pid is not None
     halt_at(tmp_path, None)
     run(spark, cluster.bootstrap_servers, out, tmp_path)
     check(cluster, out, tmp_path, FRESH)
-    _signal(pid, signal.SIGCONT)
+    send(pid, signal.SIGCONT)
     assert first.process.wait(LIMIT_S) != 0, "it did not notice that it is not alone"
     assert "cannot be committed any more" in (tmp_path / "driver.log").read_text()
     check(cluster, out, tmp_path, FRESH)
@@ -221,7 +148,7 @@ def test_sx_03_the_split_changed_in_a_batch_that_is_partly_visible(
 ) -> None:
     """It is refused in words, as often as it is tried, and nothing is written; the old options complete the batch."""
     give(tmp_path, 0, FRESH)
-    drivers.append(Driver(cluster, out, tmp_path, HALF))
+    drivers.append(Driver(cluster.bootstrap_servers, out, tmp_path, HALF))
     drivers[-1].until_halted()
     drivers[-1].kill()
     halt_at(tmp_path, None)

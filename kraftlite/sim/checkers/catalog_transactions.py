@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from kraftlite.sim.checkers.base import CheckerFactory
+from kraftlite.sim.checkers.h_sink import SinkExact
 from kraftlite.sim.checkers.h_transactions import TransactionsSeen
 from kraftlite.sim.checkers.i65_transaction_states import TransactionStates
 from kraftlite.sim.checkers.i66_transaction_outcomes import TransactionOutcomes
@@ -30,6 +31,7 @@ TRANSACTIONS: Final[tuple[CheckerFactory, ...]] = (
     TransactionRefusals,
     TransactionTimeouts,
     TransactionsSeen,
+    SinkExact,
     RaceWatch,
 )
 """The watch drives the others, and is driven by the keeper of the losses."""

@@ -5,13 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from kraftlite.sim.themes import GROUPS, TRANSACTIONS
+from kraftlite.sim.themes import GROUPS, SINK, TRANSACTIONS
 from kraftlite.sim.workloads import group_settings, transaction_settings
 
 Settings = Callable[[int, int], Mapping[str, str]]
 """Given the seed and the number of brokers."""
 
-SETTINGS: Final[Mapping[str, Settings]] = {GROUPS: group_settings.settings, TRANSACTIONS: transaction_settings.settings}
+SETTINGS: Final[Mapping[str, Settings]] = {
+    GROUPS: group_settings.settings,
+    TRANSACTIONS: transaction_settings.settings,
+    SINK: transaction_settings.settings,
+}
 """By theme."""
 
 

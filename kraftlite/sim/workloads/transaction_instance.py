@@ -319,7 +319,7 @@ class Instance:
     def _build(self, values: Sequence[str], sequence: int) -> bytes:
         return bytes(
             build_batch(
-                [Record(key=None, value=value.encode()) for value in values],
+                [self._record(value) for value in values],
                 timestamp_ms=self.client.cluster.wall_ms(),
                 transactional=True,
                 producer_id=self.producer.producer_id,
@@ -327,6 +327,9 @@ class Instance:
                 base_sequence=sequence,
             )
         )
+
+    def _record(self, value: str) -> Record:
+        return Record(key=None, value=value.encode())
 
     async def _dawdle(self, tried: Tried) -> None:
         """Pause, maybe for longer than the transaction may take; or until its end and the coordinator's patience meet."""

@@ -3,6 +3,7 @@ atomicity and isolation."""
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, field
 from enum import Enum
 
@@ -80,6 +81,18 @@ class Reading:
     """(offset, value), in the order in which they came."""
 
 
+@dataclass(eq=False, slots=True, kw_only=True)
+class Sunk:
+    """The output of a query that writes exactly once. `rows`: of each batch that has begun. `complete`: batches that a driver has
+    committed, as far as it was told. `wrong`: what the protocol has said that must not happen."""
+
+    query: str
+    topic: str
+    rows: dict[int, list[str]] = field(default_factory=dict)
+    complete: dict[int, None] = field(default_factory=dict)
+    wrong: list[str] = field(default_factory=list)
+
+
 @dataclass(eq=False, slots=True)
 class TransactionsHistory:
     tried: list[Tried] = field(default_factory=list)
@@ -89,5 +102,8 @@ class TransactionsHistory:
     """Transactional id → whether a fresh producer of it could commit when all was well again."""
     passing: bool = False
     """A topic that comes and goes has been there."""
+    sunk: list[Sunk] = field(default_factory=list)
+    halts: Counter[str] = field(default_factory=Counter)
+    """Call of a driver or a task of the sink → how often one died there, or stood still."""
     topics: list[str] = field(default_factory=list)
     """The topics of the workload that exist for certain."""

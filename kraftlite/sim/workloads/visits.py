@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 
 from kraftlite.model.topic_partition import TopicPartition
 from kraftlite.sim.history import History
-from kraftlite.sim.themes import ADMIN, DIRECTORIES, GROUPS, LOGS, MEMBERSHIP, SECURITY, TRANSACTIONS
+from kraftlite.sim.themes import ADMIN, DIRECTORIES, GROUPS, LOGS, MEMBERSHIP, SECURITY, SINK, TRANSACTIONS
 from kraftlite.sim.workloads import (
     admin,
     brokers,
@@ -21,6 +21,7 @@ from kraftlite.sim.workloads import (
     racks,
     security,
     sessions,
+    sink,
     stranger,
     transactions,
 )
@@ -44,6 +45,7 @@ THEMED: Final[Mapping[str, tuple[Visit, ...]]] = {
     DIRECTORIES: (directories.visit,),
     LOGS: (logs.visit, sessions.visit, racks.visit),
     TRANSACTIONS: (transactions.visit,),
+    SINK: (sink.visit,),
     MEMBERSHIP: (membership.visit, brokers.visit),
     SECURITY: (security.visit, logins.visit),
 }

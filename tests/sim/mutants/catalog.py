@@ -7,7 +7,19 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from kraftlite.sim.themes import ADMIN, DIRECTORIES, GROUPS, KNOBS, LOGS, MEMBERSHIP, PLAIN, SECURITY, TRANSACTIONS, TROUBLES
+from kraftlite.sim.themes import (
+    ADMIN,
+    DIRECTORIES,
+    GROUPS,
+    KNOBS,
+    LOGS,
+    MEMBERSHIP,
+    PLAIN,
+    SECURITY,
+    SINK,
+    TRANSACTIONS,
+    TROUBLES,
+)
 from tests.sim.mutants.patching import Patch
 
 MODULES: Final = (
@@ -38,6 +50,7 @@ MODULES: Final = (
     "membership",
     "security",
     "logins",
+    "sink",
 )
 
 Change = Callable[[Patch], None]
@@ -57,6 +70,7 @@ AREA_THEMES: Final = {
     "membership": MEMBERSHIP,
     "security": SECURITY,
     "logins": SECURITY,
+    "sink": SINK,
 }
 """The themes in which the mutants of an area are hunted; all others in plain runs."""
 
