@@ -130,7 +130,7 @@ def transactions(side: Side) -> Iterator[Step]:
     yield command, [" ".join(line.split()) for line in kept if line.split()[0] != "listed"]
     yield "transactions list, one of them", [_named(line) for line in kept if line.split()[0] == "listed"]
     for command in (
-        "transactions describe --transactional-id nobody",
+        "transactions describe --transactional-id never-begun",
         "transactions find-hanging --broker-id 9",
     ):
         yield _run(side, command)

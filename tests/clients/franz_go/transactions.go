@@ -18,6 +18,8 @@ type transactor struct {
 
 func newTransactor(job *Job) transactor {
 	opts := []kgo.Opt{kgo.TransactionalID(job.TransactionalID), kgo.RecordPartitioner(kgo.ManualPartitioner())}
+	// A minute, and not the second that 20 attempts take: on a busy machine a coordinator comes back later.
+	opts = append(opts, kgo.RequestRetries(1200))
 	if job.TimeoutMs != 0 {
 		opts = append(opts, kgo.TransactionTimeout(time.Duration(job.TimeoutMs)*time.Millisecond))
 	}

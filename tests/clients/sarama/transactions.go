@@ -23,6 +23,10 @@ func transact(job *Job, stop <-chan struct{}) {
 	settings.Producer.Partitioner = sarama.NewManualPartitioner
 	settings.Producer.Return.Successes = true
 	settings.Net.MaxOpenRequests = 1
+	// A minute, and not the 5 to 10 s of config and of Sarama: on a busy machine a coordinator comes back later.
+	settings.Metadata.Retry.Max = 1200
+	settings.Producer.Retry.Max = 600
+	settings.Producer.Transaction.Retry.Max = 600
 	producer := transactor{must(sarama.NewSyncProducer(servers(job), settings)), job, stop}
 	defer producer.Close()
 	for _, step := range job.Steps {
