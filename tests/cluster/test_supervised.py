@@ -15,6 +15,7 @@ from click.testing import CliRunner, Result
 
 from kraftlite.cli.main import cli
 from kraftlite.local import process
+from kraftlite.local.door import SOCKET_NAME
 from kraftlite.local.faults import listed
 from kraftlite.local.ledger import read_faults
 from kraftlite.local.state import load
@@ -89,10 +90,15 @@ def test_a_supervised_node_is_killed_and_restarted_and_takes_faults(directory: P
 
 
 def test_a_node_that_does_not_allow_faults_is_the_process_itself(directory: Path) -> None:
+    """It records where all containers look, and has no door; that of a supervisor that was killed before is gone."""
+    own = directory / "cluster" / "node-1"
+    own.mkdir(parents=True)
+    (own / SOCKET_NAME).touch()
     child = started(environment(directory))
     try:
         assert Path(f"/proc/{child.pid}/task/{child.pid}/children").read_text() == ""
-        assert not (directory / "cluster").exists()
+        assert (own / "trace.jsonl").stat().st_size > 0 and not (own / SOCKET_NAME).exists()
+        assert load(directory / "cluster").node(1).state == process.UNKNOWN
         child.send_signal(signal.SIGTERM)
         assert child.wait(60) == 0
     finally:
