@@ -1,4 +1,4 @@
-"""What a signal makes of a command: SIGTERM and SIGHUP end it as Ctrl-C does, so that it leaves its group, aborts its transaction
+"""The end of a command by a signal: SIGTERM and SIGHUP end it as Ctrl-C does, so that it leaves its group, aborts its transaction
 and stops its children; and the exit status says which signal it was, 128 and its number, as that of any other program.
 
 A command whose purpose is to go on until Ctrl-C ends with 0 then. Kafka's own commands end with 130, as a JVM does.

@@ -66,7 +66,8 @@ def preload() -> None:
 
 
 class _Process:
-    """The node, its host ports, and the signals. SIGTERM or SIGINT stops gracefully, the second one at once."""
+    """The node, its host ports, and the signals. SIGTERM, SIGINT or SIGHUP stops gracefully, the second one at once;
+    what somebody had it ignore, as nohup does, it ignores."""
 
     def __init__(self, config: ServerConfig) -> None:
         self._config = config
@@ -86,8 +87,9 @@ class _Process:
             tune_gc()
             tune_threads()
             loop = asyncio.get_running_loop()
-            for number in (signal.SIGTERM, signal.SIGINT):
-                loop.add_signal_handler(number, self._on_signal)
+            for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+                if signal.getsignal(number) is not signal.SIG_IGN:
+                    loop.add_signal_handler(number, self._on_signal)
             await host.open_metrics(self._config, node)
             starting = loop.create_task(node.start(), name="start")
             asked = loop.create_task(self._asked.wait(), name="signals")

@@ -194,8 +194,8 @@ class Following:
         return None
 
     def _refuse_forgetful(self, peer_id: NodeId, forgotten: str) -> None:
-        """Where others vote, they will elect somebody who has everything. Where nobody else does, a node that has begun serves on
-        with what it has, and one that begins would wait for ever."""
+        """Refuse the leader, and this node's start behind the only voter: it would wait for ever. A node that has begun serves on
+        with what it has, and where others vote, they elect somebody who has everything."""
         ctx = self._ctx
         reason = f"{forgotten}, so its files are of an earlier time"
         if ctx.hw is None and ctx.voters.ids == (peer_id,):

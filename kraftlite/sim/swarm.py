@@ -172,7 +172,7 @@ def run_one(plan: RunPlan, shrink_s: float = 60) -> Summary:
 
 @contextmanager
 def _ended_with(pool: ProcessPoolExecutor) -> Iterator[None]:
-    """What ends this process early ends the runs that its workers are amid, which would be waited for."""
+    """End the workers amid their runs, which would be waited for, when this process ends early."""
     try:
         yield
     except BaseException:

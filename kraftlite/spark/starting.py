@@ -1,4 +1,4 @@
-"""What is left of a start of Spark that ended early.
+"""The JVM of a start of Spark that ended early.
 
 A driver that is interrupted while its JVM starts has no hold of it yet. The JVM then finds nobody to whom it could tell its port,
 fails, and never ends.

@@ -151,11 +151,13 @@ def test_to_08_an_address_in_use_is_told_without_a_stack(tmp_path: Path) -> None
     assert str(node.controller_port) in node.output() and "Traceback" not in node.output()
 
 
-def test_bl_01_a_broker_that_is_told_to_stop_while_it_starts_stops(tmp_path: Path) -> None:
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_bl_01_a_broker_that_is_told_to_stop_while_it_starts_stops(number: signal.Signals, tmp_path: Path) -> None:
     cluster = Cluster.create(tmp_path, controllers=1, brokers=1)
     broker = cluster.nodes[2]
     with ended(cluster):
         broker.start(wait=False)
         wait_for(lambda: '"state":"STARTING"' in broker.output(), "the broker to be starting")
-        assert broker.stop() == 0
+        broker.signal(number)
+        assert broker.wait_exit() == 0
         assert not (broker.data / ".kafka_cleanshutdown").exists()
