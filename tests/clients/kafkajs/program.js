@@ -128,7 +128,7 @@ const transact = async (job, stopped) => {
   const copy = async ({ source, count }) => {
     const consumer = client(job).consumer({ groupId: job.group, maxWaitTimeInMs: 100, readUncommitted: false })
     await consumer.connect()
-    await consumer.subscribe({ topics: [source], fromBeginning: true })
+    await consumer.subscribe({ topic: source, topics: [source], fromBeginning: true }) // by one name or the other, since 1.0
     const found = []
     await new Promise((resolve) =>
       consumer.run({
