@@ -92,7 +92,7 @@ class NodeWords:
         self._coming = {}
 
     def hear_news(self, changed: Iterable[ReplicaState], gone: Sequence[GoneReplica], looked_ms: int | None, count: int) -> bool:
-        """Take what has changed. `looked_ms`: each replica was looked at after that; None: not all have been told yet. Returns whether
+        """Take what has changed. `looked_ms`: each replica was looked at after that; None: not all were told yet. Returns whether
         it cannot wait: whether more has changed than offsets."""
         said = self._coming if self._coming is not None else dict(self.replicas)
         urgent = self._coming is not None or bool(gone)
