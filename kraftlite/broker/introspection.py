@@ -31,7 +31,7 @@ QUIET_MS: Final = 400
 
 
 class Watch:
-    """What one who watches is told: an answer is made when the one before was taken, so that nothing waits for a slow reader.
+    """The answers to one who watches: each is made when the one before was taken, and nothing waits for a slow reader.
     Whatever changed in between is in the next answer once, as it is then."""
 
     def __init__(

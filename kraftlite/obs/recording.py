@@ -165,7 +165,7 @@ class Recorder:
             self._line(ts, {"k": "silent", "node": node, "why": why[:300]})
 
     def client(self, ts: int, report: Mapping[str, Any]) -> None:
-        """What a client was told, in its own words, as `client_report.checked` has them."""
+        """Write the report of a client, as `client_report.checked` has them."""
         self._line(ts, {"k": "client", "report": report})
 
     def turn(self, ts: int) -> None:

@@ -76,7 +76,7 @@ class Silent:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClientSaid:
-    """What a client was told: see `client_report`."""
+    """The report of a client: see `client_report`."""
 
     ts: int
     report: dict[str, Any]

@@ -1,4 +1,4 @@
-"""What a broker says of its replicas: at once, or as what has changed since somebody was told last. Read-only."""
+"""The words of a broker on its replicas: at once, or as what has changed since somebody was told last. Read-only."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ class Looks:
         self._told: dict[TopicPartition, _Values] = {}
         self._left: list[Partition] = []
         self._round_ms: int | None = None
-        """When the round began that is under way; None: there is none."""
+        """The time at which the round began that is under way; None: there is none."""
         self.whole_ms = -1
         """The time after which every replica was looked at; -1: not all were yet."""
 

@@ -143,15 +143,16 @@ def partitions_of(nodes: Sequence[NodeWords], now_ms: int, memory: c.Memory) -> 
     rows.sort(key=lambda row: (not troubled(row), row["topic"].startswith("__"), row["topic"], row["partition"]))
     brokers = [node for node in nodes if "broker" in node.roles]
     heard = [node for node in brokers if node.replicas_ms is not None]
-    known = bool(heard)
+    known, answering = bool(heard), sum(node.life(now_ms) == ALIVE for node in brokers)
+    now = known and answering > 0  # of what nobody says now nothing is counted but that nobody leads
     return {
         "of_brokers": len(brokers),
-        "answering": sum(node.life(now_ms) == ALIVE for node in brokers),
+        "answering": answering,
         "total": len(rows) if known else None,
         "leaderless": sum(row["leaderless"] for row in rows) if known else None,
-        "under_replicated": sum(row["under_replicated"] for row in rows) if known else None,
-        "under_min": sum(row["under_min"] for row in rows) if known else None,
-        "waiting": sum(bool(row["waits_for"]) for row in rows) if known else None,
+        "under_replicated": sum(row["under_replicated"] for row in rows) if now else None,
+        "under_min": sum(row["under_min"] for row in rows) if now else None,
+        "waiting": sum(bool(row["waits_for"]) for row in rows) if now else None,
         "cut": sum(node.cut for node in nodes),
         "rows": rows,
     }

@@ -1,4 +1,4 @@
-"""What clients were told, as they report it, and beside it what the cluster says of the same time. Pure.
+"""The reports of clients on what they were told, and beside them what the cluster says of the same time. Pure.
 
 Nothing of a report is merged with what the cluster says: `outages` puts both beside each other.
 """

@@ -27,7 +27,7 @@ CALM_S: Final = 0.2
 QUIET_S: Final = 0.5
 """The time after which a page without news gets the state again: the page counts on its server to be heard."""
 BYTES_A_SECOND: Final = 500_000
-"""What one page gets, roughly: the states of a cluster with many partitions come less often."""
+"""The most that one page gets, roughly: the states of a cluster with many partitions come less often."""
 MOST_WORK: Final = 0.1
 """The share of the time in which states may be made for one page."""
 _HEADERS: Final = [(b"content-type", b"text/event-stream; charset=utf-8"), (b"x-accel-buffering", b"no")]

@@ -60,7 +60,7 @@ class NodeWords:
     version: int = 0
     """Counts the changes of `replicas`."""
     _coming: dict[Key, ReplicaState] | None = None
-    """What a stream has told that has not told all yet; None: it has."""
+    """The words of a stream that has not told all yet; None: it has."""
 
     def life(self, now_ms: int) -> str:
         """The process is what the operating system says. A node that does not answer may be paused, cut off or slow: silent."""
@@ -92,7 +92,7 @@ class NodeWords:
         self._coming = {}
 
     def hear_news(self, changed: Iterable[ReplicaState], gone: Sequence[GoneReplica], looked_ms: int | None, count: int) -> bool:
-        """What has changed. `looked_ms`: each replica was looked at after that; None: not all have been told yet. Returns whether
+        """Take what has changed. `looked_ms`: each replica was looked at after that; None: not all were told yet. Returns whether
         it cannot wait: whether more has changed than offsets."""
         said = self._coming if self._coming is not None else dict(self.replicas)
         urgent = self._coming is not None or bool(gone)

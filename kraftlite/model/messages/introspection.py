@@ -81,7 +81,7 @@ class GoneReplica:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WatchResponse:
-    """What has changed at a node since the answer before. The first ones have everything, over as many as it takes."""
+    """The news of a node since the answer before. The first ones have everything, over as many as it takes."""
 
     uptime_ms: int
     """Since the stream began, by the node's own monotonic clock: who reads late can tell by how much."""

@@ -106,7 +106,7 @@ function facts(node, said) {
 
 function partitions(page, brokers) {
   const counts = page.state.partitions;
-  const of = `as ${counts.answering} of ${counts.of_brokers} brokers say now`;
+  const of = counts.answering || counts.total === null ? `as ${counts.answering} of ${counts.of_brokers} brokers say now` : "by the last words: no broker answers now";
   const summary = [
     ["partitions", counts.total, ""],
     ["without a leader that answers", counts.leaderless, counts.leaderless ? "bad" : "good"],

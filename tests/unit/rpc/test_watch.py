@@ -145,7 +145,7 @@ async def test_what_changes_is_told_and_what_does_not_change_is_not() -> None:
             while known.status.raft_epoch != 9 or ("t", 0) in known.replicas:
                 known.take(await anext(answers))
             assert set(known.replicas) == {("t", 1)}
-        await until(lambda: world.introspection.watches == 0)
+        await until(lambda: world.introspection.watches == 0, 30)
 
 
 async def test_it_is_refused_what_it_does_not_serve() -> None:
@@ -161,12 +161,12 @@ async def test_it_is_refused_what_it_does_not_serve() -> None:
             await anext(client.watch(endpoint, WATCH, FAST, 5_000))
         assert full.value.code is ErrorCode.THROTTLING_QUOTA_EXCEEDED
         await open_streams[0].aclose()
-        await until(lambda: world.introspection.watches < MAX_WATCHES)
+        await until(lambda: world.introspection.watches < MAX_WATCHES, 30)
         late = client.watch(endpoint, WATCH, FAST, 5_000)
         assert (await anext(late)).status == world.status, "who leaves makes room"
         for stream in [*open_streams[1:], late]:
             await stream.aclose()
-        await until(lambda: world.introspection.watches == 0)
+        await until(lambda: world.introspection.watches == 0, 30)
 
 
 async def test_a_node_of_an_earlier_version_says_that_it_has_none() -> None:
@@ -198,7 +198,7 @@ async def test_a_node_that_ends_or_says_nothing_ends_the_stream() -> None:
         async with asyncio.timeout(10):
             while True:
                 await anext(stream)
-    await until(lambda: world.introspection.watches == 0)
+    await until(lambda: world.introspection.watches == 0, 30)
     await client.close()
 
 
@@ -221,7 +221,7 @@ async def test_who_does_not_read_is_left_behind_and_costs_nobody_else() -> None:
 
             channel = aio.insecure_channel(str(endpoint), options=CHANNEL_OPTIONS)
             deaf: Any = channel.unary_stream(codec.path(WATCH))(codec.MessageCodec(WATCH, WatchRequest).encode(FAST))
-            await until(lambda: world.introspection.watches == 1)
+            await until(lambda: world.introspection.watches == 1, 30)
             known = Known()
             async with aclosing(client.watch(endpoint, WATCH, FAST, 10_000)) as answers:
                 known.take(await anext(answers))

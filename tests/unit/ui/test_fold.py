@@ -119,7 +119,9 @@ def test_all_are_dead() -> None:
         broker(4, replica(leads=True), age_ms=60_000, process="stopped"),
     ]
     state = fold(*nodes)
-    assert state["partitions"]["answering"] == 0 and state["partitions"]["leaderless"] == 1
+    counts = state["partitions"]
+    assert (counts["answering"], counts["total"], counts["leaderless"]) == (0, 1, 1)
+    assert (counts["under_replicated"], counts["under_min"], counts["waiting"]) == (None, None, None), "nobody says it now"
     assert [node["heard_ms"] for node in state["nodes"]] == [NOW - 60_000] * 2
     assert state["quorum"]["verdict"]["kind"] == "silent" and state["rows"][0]["replicas"][0]["leo"] == 100
 
