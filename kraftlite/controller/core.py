@@ -242,9 +242,8 @@ class ControllerCore:
         if result.atomic and len(records) > MAX_RECORDS_PER_BATCH:
             raise RuntimeError(f"{operation}: {len(records)} records in an atomic batch, at most {MAX_RECORDS_PER_BATCH} fit")
         first_offset, last_offset = None, -1
-        at_once = MAX_RECORDS_PER_BATCH if result.atomic or not self.activated else self.config.tuning.records_per_batch
-        for start in range(0, len(records), at_once):
-            batch = records[start : start + at_once]
+        for start in range(0, len(records), MAX_RECORDS_PER_BATCH):
+            batch = records[start : start + MAX_RECORDS_PER_BATCH]
             first_offset, last_offset = yield from self._append_batch(operation, result.cause, batch, first_offset)
         return last_offset
 

@@ -11,7 +11,6 @@ from dataclasses import dataclass, fields
 from kraftlite.model.limits import (
     KIB,
     MAX_ELECTIONS_PER_RUN,
-    MAX_RECORDS_PER_BATCH,
     PRODUCER_ID_BLOCK_SIZE,
     RAFT_FETCH_MAX_WAIT_MS,
     RAFT_MAX_BATCH_BYTES,
@@ -41,8 +40,6 @@ class Tuning:
     elements_per_turn: int = 1_000
     """See `controller.turns`."""
     elections_per_run: int = MAX_ELECTIONS_PER_RUN
-    records_per_batch: int = MAX_RECORDS_PER_BATCH
-    """The records of one operation that are written together, unless all of them must be; not of an activation."""
     producer_id_block: int = PRODUCER_ID_BLOCK_SIZE
     # metadata
     records_per_slice: int = 1_000

@@ -33,6 +33,8 @@ class _Change:
     """Eligible leader replicas were kept already."""
     anew: tuple[NodeId, ...] = ()
     """Replicas that may have begun anew in another directory, and then vouch for nothing."""
+    away: tuple[NodeId, ...] = ()
+    """Replicas whose brokers are not active at this record. A later operation of the same batch may unfence one."""
 
 
 class EligibleLeaders(MetadataChecker):
@@ -104,7 +106,8 @@ class EligibleLeaders(MetadataChecker):
         least = min(int(found), len(new.replicas))
         anew = tuple(it for it in new.replicas if it in old.replicas and _has_left(before, old, new, it))
         name = f"{topic}-{record.partition}"
-        change = _Change(name=name, offset=offset, old=old, new=new, min_isr=least, kept=has_elr(before), anew=anew)
+        away = tuple(it for it in new.replicas if it not in after.brokers or not after.brokers[it].active)
+        change = _Change(name=name, offset=offset, old=old, new=new, min_isr=least, kept=has_elr(before), anew=anew, away=away)
         self._changes.append(change)
 
     def _note_registration(self, record: r.RegisterBrokerRecord, before: MetadataState) -> None:
@@ -199,7 +202,8 @@ def _election(change: _Change, gone: dict[NodeId, str], state: MetadataState, *,
         return f"could be led by {could}" if could and all(state.brokers[it].log_dirs for it in could) else None
     if new.leader == old.leader or completes_a_move(old, new) or new.leader in old.isr:
         return None
-    in_sync, eligible = live(old.isr), [it for it in live(old.elr) if it not in change.anew]
+    in_sync = [it for it in live(old.isr) if it not in change.away]
+    eligible = [it for it in live(old.elr) if it not in (*change.anew, *change.away)]
     if in_sync and not (old.adding_replicas or old.removing_replicas):
         return f"is led by {new.leader}, though {in_sync} are in sync and alive"
     if new.leader in old.elr:

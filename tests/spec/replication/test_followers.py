@@ -492,23 +492,3 @@ def test_rp_41_a_rack_aware_leader_sends_consumers_to_their_rack() -> None:
     plain = StepCluster()
     plain.create()
     assert plain[1].consume(0, rack_id="r3").preferred_read_replica is None
-
-
-@pytest.mark.parametrize("again", ["the ISR changes", "a new leader epoch"])
-def test_rp_33_a_replica_that_could_not_be_made_is_fetched_once_it_is_there(again: str) -> None:
-    """Its directory failed when it was to be made, and with the next change of its partition it gets a place in another one."""
-    c = StepCluster()
-    c[3].logs.failed = True
-    c.create()
-    assert c[3].partition().log is None and c[3].manager.fetched_from(TP) is None
-    c[3].logs.failed = False
-    if again == "the ISR changes":
-        c.controller.leave_isrs(c[3].id)
-    else:
-        c.controller.elect(c[2].id)
-    c.publish()
-    assert c[3].manager.fetched_from(TP) == c.leader().id
-    c.leader().produce(["a"], acks=1)
-    c.replicate()
-    c.settle_isr()
-    assert log_values(c[3].log()) == [(0, "a")] and c.controller.registration().isr == (1, 2, 3)
