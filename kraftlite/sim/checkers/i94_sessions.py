@@ -50,7 +50,7 @@ class LoginIn(NamedTuple):
 
 @dataclass(slots=True)
 class Session:
-    """What was seen of a connection. `ends_ms`: by the broker's clock, when its session must be over; None: never."""
+    """The state of a connection as it was seen. `ends_ms`: by the broker's clock, when its session must be over; None: never."""
 
     who: str = ""
     """The principal; empty before it has proved who it is."""
@@ -222,8 +222,7 @@ def _earliest(session: Session) -> int:
 
 
 class LoginsDeserved(LoginChecker):
-    """Who logs in has the password, or a token that there is and that has not expired by the broker's clock; nobody else is let
-    in. The user with whom the cluster was formatted is in the metadata from the first records on, and is let in by every broker
+    """Everybody who is let in has the password, or a token that there is and that has not expired by the broker's clock. The user with whom the cluster was formatted is in the metadata from the first records on, and is let in by every broker
     that has them. A token is renewed or ended by its owner and its renewers alone, and lasts no longer than its longest life."""
 
     numbers: ClassVar[tuple[int, ...]] = (95,)
