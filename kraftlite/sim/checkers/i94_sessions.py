@@ -222,8 +222,9 @@ def _earliest(session: Session) -> int:
 
 
 class LoginsDeserved(LoginChecker):
-    """Everybody who is let in has the password, or a token that there is and that has not expired by the broker's clock. The user with whom the cluster was formatted is in the metadata from the first records on, and is let in by every broker
-    that has them. A token is renewed or ended by its owner and its renewers alone, and lasts no longer than its longest life."""
+    """Everybody who is let in has the password, or a token that there is and that has not expired by the broker's clock. The user
+    with whom the cluster was formatted is in the metadata from the first records on, and is let in by every broker that has them.
+    A token is renewed or ended by its owner and its renewers alone, and lasts no longer than its longest life."""
 
     numbers: ClassVar[tuple[int, ...]] = (95,)
 
