@@ -19,7 +19,7 @@ from kraftlite.sim.checkers.model import MetadataState
 from kraftlite.sim.checkers.views import Entry, NodeView
 from kraftlite.sim.services.logins import LASTS_MS, LOGIN, PLAIN, LoginAnswer, LoginAsk
 from kraftlite.sim.workloads.logins import AUTHENTICATE, CREATE, EXPIRE, HANDSHAKE, RENEW
-from kraftlite.sim.workloads.security_settings import FIRST_USER, TOKENS
+from kraftlite.sim.workloads.security_settings import FIRST_USER, TOKENS, added_users
 from kraftlite.simhost.network import AnyExchange
 
 OVER: Final = "its session is over"
@@ -50,7 +50,7 @@ class LoginIn(NamedTuple):
 
 @dataclass(slots=True)
 class Session:
-    """What was seen of a connection. `ends_ms`: by the broker's clock, when its session must be over; None: never."""
+    """The state of a connection as it was seen. `ends_ms`: by the broker's clock, when its session must be over; None: never."""
 
     who: str = ""
     """The principal; empty before it has proved who it is."""
@@ -222,15 +222,16 @@ def _earliest(session: Session) -> int:
 
 
 class LoginsDeserved(LoginChecker):
-    """Who logs in has the password, or a token that there is and that has not expired by the broker's clock; nobody else is let
-    in. The user with whom the cluster was formatted is in the metadata from the first records on, and is let in by every broker
-    that has them. A token is renewed or ended by its owner and its renewers alone, and lasts no longer than its longest life."""
+    """Everybody who is let in has the password, or a token that there is and that has not expired by the broker's clock. The user
+    with whom the cluster was formatted is in the metadata from the first records on, and is let in by every broker that has them.
+    A token is renewed or ended by its owner and its renewers alone, and lasts no longer than its longest life."""
 
     numbers: ClassVar[tuple[int, ...]] = (95,)
 
     def __init__(self, world: World) -> None:
         super().__init__(world)
         self.judged = {"in": 0, "refused": 0, "tokens": 0}
+        self._adds_users = bool(added_users(world.cluster.theme))
 
     def judge(self, session: Session, found: Exchanged, answer: LoginAnswer, where: str) -> None:
         told = found.told
@@ -282,7 +283,7 @@ class LoginsDeserved(LoginChecker):
             self.fail(f"offset {offset}: token {record.token_id} lasts longer than its longest life")
 
     def on_image(self, view: NodeView, image: Any) -> None:
-        if image.features.metadata_version is None:
+        if not self._adds_users or image.features.metadata_version is None:
             return
         for mechanism, number in NUMBERS.items():
             if (FIRST_USER, number) not in image.scram.credentials:
