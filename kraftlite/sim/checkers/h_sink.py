@@ -1,4 +1,4 @@
-"""What readers of committed records see of queries that write exactly once. Source: SX-01, SX-03."""
+"""The rows of queries that write exactly once, as readers of committed records see them. Source: SX-01, SX-03."""
 
 from __future__ import annotations
 

@@ -54,7 +54,7 @@ PREFIX: Final = "p"
 LAST_CALLS: Final = 14
 """A run of a batch makes about as many calls, the longest ones more."""
 FINGERPRINT: Final = "0" * 32
-FINISH_US: Final = 40_000_000
+FINISH_US: Final = 20_000_000
 """The time that a query has for its last batch when all is well again."""
 
 
@@ -99,7 +99,7 @@ class Query(TransactionClient):
         self._attempts = 0
 
     async def ask_coordinator(self, transactional_id: str, method: Method[Any, Told], ask: Any) -> Told | None:
-        """As of any client, with a coordinator for each of its ids."""
+        """One attempt, at the coordinator of this id: each of the query's ids has its own."""
         broker = self._coordinators.get(transactional_id)
         try:
             if broker is None:
@@ -156,8 +156,8 @@ class Query(TransactionClient):
 
     async def _finish(self, batch: int, outputs: Sequence[TopicPartition]) -> None:
         """The batch that was under way is completed by a driver that nothing happens to."""
-        self.be_patient_again()
-        self.timeout_ms, end_us = 20_000, self.now_us() + FINISH_US
+        self.timeout_ms = 20_000
+        end_us = self._until_us = self.now_us() + FINISH_US
         self.sunk.rows[batch] = [row for rows in self.split(batch) for row in rows]
         while self.now_us() < end_us:
             if await Run(self, batch, outputs, None).commit():
@@ -184,7 +184,7 @@ class Attempt(Instance):
         return self._id
 
     async def write_keyed(self, tp: TopicPartition, key: bytes, value: bytes) -> int:
-        """As `write`, of one record."""
+        """Write one record with a key, as `write` does."""
         self._keys[value.decode()] = key
         return await self.write(tp, [value.decode()])
 
@@ -381,7 +381,7 @@ class Run:
         return fate_of(await self._log(entry.marker_partition), STATE, query, batch, entry)
 
     async def _log(self, partition: int) -> KafkaClient:
-        """What a client of production would read of the partition of the state topic, committed or not."""
+        """Read a partition of the state topic as a client of production would, committed or not."""
         tp = TopicPartition(STATE, partition)
         end = await self._offset(tp, -1)
         start = await self._offset(tp, -2)
