@@ -66,5 +66,5 @@ def partition_epoch_not_raised(patch: Patch) -> None:
 @mutant("leader-epoch-not-raised", "a new leader leads in the old leader's epoch", expects=("16", "21", "28"))
 def leader_epoch_not_raised(patch: Patch) -> None:
     """KIP-101. KAFKA-15021 discusses when the epoch may stay the same; with a new leader never."""
-    rule = "leader_epoch=self.leader_epoch + (1 if raises_leader_epoch else 0),"
-    patch.edit(PartitionRegistration, "merge", (rule, "leader_epoch=self.leader_epoch,"))
+    rule = "leader, leader_epoch = change.leader, leader_epoch + 1"
+    patch.edit(PartitionRegistration, "merge", (rule, "leader = change.leader"))
