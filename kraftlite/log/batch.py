@@ -36,6 +36,8 @@ TIMESTAMP_TYPE_BIT: Final = 0x08
 TRANSACTIONAL_BIT: Final = 0x10
 CONTROL_BIT: Final = 0x20
 DELETE_HORIZON_BIT: Final = 0x40
+KNOWN_BITS: Final = CODEC_MASK | TIMESTAMP_TYPE_BIT | TRANSACTIONAL_BIT | CONTROL_BIT | DELETE_HORIZON_BIT
+"""The attributes that a leader keeps when it writes the header of a client's batch anew."""
 
 _LONGEST_VARINT: Final = 10
 _CRC_POSITION: Final = 17
@@ -183,14 +185,15 @@ def stamp(batch: bytearray | memoryview, base_offset: int, leader_epoch: int) ->
 
 
 def stamp_max_timestamp(batch: bytearray | memoryview, timestamp_ms: int) -> None:
-    """Put right what the header says of the records' timestamps, and its CRC."""
+    """Put right what the header says of the records' timestamps, without attributes that nobody knows, and its CRC."""
+    _ATTRIBUTES.pack_into(batch, _ATTRIBUTES_POSITION, attributes_of(batch) & KNOWN_BITS)
     _OFFSET.pack_into(batch, _MAX_TIMESTAMP_POSITION, timestamp_ms)
     _CRC.pack_into(batch, _CRC_POSITION, crc_of(batch))
 
 
 def stamp_append_time(batch: bytearray | memoryview, attributes: int, timestamp_ms: int) -> None:
     """Turn a batch into LogAppendTime with this timestamp, and renew its CRC."""
-    _ATTRIBUTES.pack_into(batch, _ATTRIBUTES_POSITION, attributes | TIMESTAMP_TYPE_BIT)
+    _ATTRIBUTES.pack_into(batch, _ATTRIBUTES_POSITION, attributes & KNOWN_BITS | TIMESTAMP_TYPE_BIT)
     _OFFSET.pack_into(batch, _MAX_TIMESTAMP_POSITION, timestamp_ms)
     _CRC.pack_into(batch, _CRC_POSITION, crc_of(batch))
 
@@ -248,8 +251,9 @@ def build_batch(
 
 
 def with_body(header: BatchHeader, packed: bytes | bytearray, *, codec: int, max_timestamp: int) -> bytearray:
-    """Build a batch with another body and its codec; everything else in its header stays."""
-    attributes = header.attributes & ~CODEC_MASK | codec
+    """Build a client's batch with another body and its codec. The rest of its header stays, but for a delete horizon, which is a
+    cleaner's to give, and for attributes that nobody knows."""
+    attributes = header.attributes & KNOWN_BITS & ~(CODEC_MASK | DELETE_HORIZON_BIT) | codec
     return bytearray(_repacked(header, attributes, header.base_timestamp, max_timestamp, packed, header.count))
 
 

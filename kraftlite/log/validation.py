@@ -342,4 +342,6 @@ def _not_one_batch(batch: Batch) -> ApiError:
         return _invalid(f"magic {magic}: only record batches of format {MAGIC} are stored")
     if said < HEADER_BYTES:
         return ApiError(ErrorCode.CORRUPT_MESSAGE, f"batch says {said} bytes, its header has {HEADER_BYTES}")
+    if size - said >= HEADER_BYTES and int.from_bytes(batch[said + 8 : said + 12], "big", signed=True) <= 0:
+        return ApiError(ErrorCode.CORRUPT_MESSAGE, f"what stands behind a batch of {said} bytes is no other one")
     return _invalid("exactly one record batch per partition is allowed")

@@ -87,6 +87,44 @@ def test_the_highest_timestamp_is_what_the_records_say(codec: int, claimed: int)
     assert log.offset_for_timestamp(2**61, up_to=log.leo) is None
 
 
+@pytest.mark.parametrize(
+    ("config", "codec", "highest", "kept"),
+    [
+        (LogConfig(), codecs.NONE, NOW, 0xFFC0),
+        (LogConfig(), codecs.NONE, 5, 0x40),
+        (LogConfig(), codecs.GZIP, 5, 0x41),
+        (LogConfig(message_timestamp_type="LogAppendTime"), codecs.NONE, NOW, 0x48),
+        (LogConfig(compression_type="zstd"), codecs.GZIP, NOW, 0x04),
+        (LogConfig(compression_type="uncompressed"), codecs.ZSTD, NOW, 0x00),
+    ],
+)
+def test_attributes_that_nobody_knows_end_where_the_header_is_written_anew(
+    config: LogConfig, codec: int, highest: int, kept: int
+) -> None:
+    """And a delete horizon with the body: it would say that the tombstones are to go now."""
+    log = open_log(config=config)
+    sent = batch_of(GOOD, 3, codec=codec, attributes=(0xFFC0 | codec) - 2**16, max_timestamp=highest)
+    log.append_as_leader(sent, leader_epoch=0, wall_ms=NOW, origin=AppendOrigin.CLIENT)
+    stored = everything(log)
+    assert parse_header(stored).attributes & 0xFFFF == kept and check_crc(stored)
+
+
+@pytest.mark.parametrize(
+    "behind", [bytes(61), bytes(100), bytes(8) + b"\xff" * 4 + bytes(60)], ids=["a header of zeros", "zeros", "a length below 0"]
+)
+def test_what_is_no_batch_behind_one_is_corrupt(behind: bytes) -> None:
+    refusal = check_batch(batch_of(GOOD, 3) + behind, LogConfig(), NOW).refusal
+    assert refusal is not None and refusal.code.name == "CORRUPT_MESSAGE"
+
+
+@pytest.mark.parametrize(
+    "behind", [b"\0", batch_of(GOOD, 3)[:60], batch_of(GOOD, 3)], ids=["a byte", "the beginning of one", "another one"]
+)
+def test_what_may_be_a_batch_behind_one_is_one_too_many(behind: bytes) -> None:
+    refusal = check_batch(batch_of(GOOD, 3) + behind, LogConfig(), NOW).refusal
+    assert refusal is not None and refusal.code.name == "INVALID_RECORD"
+
+
 def test_a_duplicate_is_checked_before_it_is_known_as_one() -> None:
     """As in Kafka: what is poisoned is refused, whatever its sequence is."""
     log = open_log()
