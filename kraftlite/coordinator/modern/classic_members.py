@@ -48,7 +48,14 @@ class ClassicMembers:
     # --- join ---------------------------------------------------------------------------------------------------------
 
     def join(self, request_id: int, request: JoinRequest) -> None:
-        """Answers a `JoinResult`, when the member's place is stored; at once, for there is nobody to wait for."""
+        """Answers a `JoinResult`, when the member's place is stored; at once, for there is nobody to wait for. As in Kafka a
+        refusal does not say the member's id again, other than that of a classic group."""
+        try:
+            self._join(request_id, request)
+        except ApiError as error:
+            self._effects.answer(request_id, JoinResult(error=error.code, member_id=""))
+
+    def _join(self, request_id: int, request: JoinRequest) -> None:
         group = self._living(request.group_id)
         self._groups.check_room(group, request.member_id)
         _check_protocols(group, request.protocol_type, request.protocols)

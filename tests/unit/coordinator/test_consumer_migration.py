@@ -176,6 +176,10 @@ def test_protocols_must_be_common_to_the_classic_members() -> None:
     assert w.answers[odd].error is ErrorCode.INCONSISTENT_GROUP_PROTOCOL
     other = w.join(protocol_type="connect", protocols=classic_protocols("t"))
     assert w.answers[other].error is ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+    stranger = w.join("nobody", protocol_type="connect", protocols=classic_protocols("t"))
+    assert w.answers[stranger] == JoinResult(error=ErrorCode.INCONSISTENT_GROUP_PROTOCOL, member_id=""), (
+        "its id is not said again"
+    )
     fine = w.join(protocols={"range": classic_metadata("t")})
     assert w.answers[fine].error is ErrorCode.NONE
 
