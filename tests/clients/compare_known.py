@@ -52,7 +52,17 @@ KNOWN: Final[Mapping[str, Sequence[str]]] = {
     "Malformed record batches": (
         r"^poison\.both\.[^|]*: \['unknown_server_error', \[\], 0\] \| \['invalid_record', \[\], 0\]$",
         r"^poison\.stricter\.[^|]*: \['none', \[\]\] \| \['invalid_record', \[\]\]$",
+        r"^batches, odd wholes\.(two batches, the second cut off|a batch, then a byte), v\d+: \['none', .* \| \['invalid_rec",
+        r"^batches, odd headers\.any time, \w+: (base timestamp|timestamp delta) -?922\d+: \['none', .* \| \['invalid_times",
+        r"^batches, odd headers\.[^:]*: producer \(7, -[12], 0\): .* \| \['invalid_record', \[\]\]$",
+        r"^batches, odd headers\.(uncompressed|zstd), \w+: [^:]*: \['unknown_server_error', \[\]\] \| ",
+        r"^batches, odd headers\.(uncompressed|zstd), \w+: timestamp delta -17600000000\d+: \['none', .* \| \['none', ",
+        r"^batches, odd transactions\.[^:]*, append time, id: its own: \['none', .* \| \['invalid_timestamp', \[0, 1, 2\]\]$",
         r"^poison\.stricter\.says LogAppendTime \((none|zstd)\): \['none', \[\]\] \| \['invalid_timestamp', \[0, 1, 2\]\]$",
+    ),
+    "Groups": (
+        r"^odd groups\.consumer[^:]*, no member: OffsetFetch v9, [^:]*: \[\['unknown_server_error'\], .*'unknown_member_id'",
+        r"^odd groups\.(joined|replaced|stable)[^:]*, earlier: ConsumerGroupHeartbeat [^:]*: \[\['none'\], 1, .*\['none'\], 2",
     ),
     "Offsets topic of an embedded cluster": (r"^CreateTopics\.internal: ",),
     "What differs from run to run": (

@@ -37,11 +37,13 @@ PATIENT: Final = {
     "controller.quorum.request.timeout.ms": "20000",
     "connections.max.idle.ms": "86400000",
     "log.retention.ms": "-1",
+    "group.consumer.assignment.interval.ms": "0",
     "offsets.retention.check.interval.ms": "86400000",
     "transaction.abort.timed.out.transaction.cleanup.interval.ms": "86400000",
 }
 """On both sides, too: nobody is fenced, leaves an ISR or loses the lead because the machine is busy (who leads is told, and is
-asked). No connection, record (their times are long ago), group or transaction is gone because all of it takes minutes."""
+asked). No connection, record (their times are long ago), group or transaction is gone because all of it takes minutes, and no
+assignment waits because the one before it was just made."""
 
 
 class Side:
