@@ -178,9 +178,10 @@ class TlsTransport(asyncio.Transport, asyncio.BufferedProtocol):
     def _acknowledge(self) -> None:
         """Have the kernel acknowledge the last message of a handshake now. Nothing answers it, as there are no tickets: a client
         that waits for acknowledgements, as librdkafka does, would send its first request 40 ms later."""
-        if self._server and self._below is not None and hasattr(socket, "TCP_QUICKACK"):  # Linux
+        sock = None if self._below is None else self._below.get_extra_info("socket")
+        if self._server and sock is not None and hasattr(socket, "TCP_QUICKACK"):  # Linux
             with contextlib.suppress(OSError):  # of a connection that is gone
-                self._below.get_extra_info("socket").setsockopt(socket.IPPROTO_TCP, socket.TCP_QUICKACK, 1)
+                sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_QUICKACK, 1)
 
     def fail(self, reason: str) -> None:
         """Close the connection, whose peer is not known yet, or is known and has no business here."""
