@@ -167,7 +167,7 @@ def headers(side: Side) -> Any:
             for codec in (codecs.NONE, codecs.GZIP):
                 told = {**header, "attributes": header.get("attributes", 0) | codec}
                 where = f"{kind}, {codecs.CODEC_NAMES[codec]}: {name}"
-                found[where] = sent(side, topic, bytes(batch_of(body, 3, codec=codec, **told)))
+                found[where] = sent(side, topic, bytes(batch_of(body, 3, codec=codec, packed=None, **told)))
     return found
 
 
@@ -183,19 +183,19 @@ def sequences(side: Side) -> Any:
         for at, (count, sequence) in enumerate(steps):
             header = {"producer_id": producer, "producer_epoch": 0, "base_sequence": sequence}
             found[f"from {start - HIGHEST_SEQUENCE}, step {at}"] = sent(
-                side, "odd-sequences", bytes(batch_of(body[count], count, **header))
+                side, "odd-sequences", bytes(batch_of(body[count], count, packed=None, **header))
             )
     for at, (epoch, sequence) in enumerate(
         ((0, 0), (HIGHEST_EPOCH, 1), (HIGHEST_EPOCH, 0), (HIGHEST_EPOCH, 1), (0, 2), (HIGHEST_EPOCH - 1, 0), (HIGHEST_EPOCH, 2))
     ):
         header = {"producer_id": FAR, "producer_epoch": epoch, "base_sequence": sequence}
-        found[f"epochs, step {at}"] = sent(side, "odd-sequences", bytes(batch_of(body[1], 1, **header)))
+        found[f"epochs, step {at}"] = sent(side, "odd-sequences", bytes(batch_of(body[1], 1, packed=None, **header)))
     return found
 
 
 def _of_a_transaction(who: Who, *, bits: int, sequence: int = 0, epoch: int = 0, body: bytes = GOOD, count: int = 3) -> bytes:
     header = {"producer_id": who.producer_id, "producer_epoch": who.epoch + epoch, "base_sequence": sequence, "attributes": bits}
-    return bytes(batch_of(body, count, **header))
+    return bytes(batch_of(body, count, packed=None, **header))
 
 
 def transactional(side: Side) -> Any:

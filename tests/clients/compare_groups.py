@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from typing import Any, Final, NamedTuple
 from uuid import UUID
 
@@ -109,47 +110,55 @@ def beat(groups: Groups, who: Member, *, version: int = 1, full: bool = False, *
     return groups.ask(who, BEAT, version, **{**values, "subscribed_topic_regex": None, "server_assignor": None, **more})
 
 
+def beat_at(groups: Groups, who: Member, *, epoch: int, full: bool = False) -> Any:
+    return beat(groups, who._replace(epoch=epoch), full=full)
+
+
+def heartbeat(groups: Groups, who: Member, *, version: int) -> Any:
+    return groups.ask(who, HEARTBEAT, version)
+
+
 def requests() -> Iterator[tuple[str, Send]]:
     """In an order in which one does not spoil the state for the next when it is refused."""
     for version in (0, 3, 4):
-        yield f"Heartbeat v{version}", lambda of, who, v=version: of.ask(who, HEARTBEAT, v)
+        yield f"Heartbeat v{version}", partial(heartbeat, version=version)
     for version in (1, 3, 5):
-        yield f"SyncGroup v{version}", lambda of, who, v=version: sync(of, who, version=v)
+        yield f"SyncGroup v{version}", partial(sync, version=version)
     yield "SyncGroup v5, another type", lambda of, who: sync(of, who, kind="connect")
     yield "SyncGroup v5, another protocol", lambda of, who: sync(of, who, name="other")
     yield "SyncGroup v5, no protocol", lambda of, who: sync(of, who, kind=None, name=None)
     for version in (2, 6, 7, 8, 9):
-        yield f"OffsetCommit v{version}", lambda of, who, v=version: commit(of, who, version=v)
+        yield f"OffsetCommit v{version}", partial(commit, version=version)
     for version in (0, 3, 5):
-        yield f"TxnOffsetCommit v{version}", lambda of, who, v=version: commit_in_transaction(of, who, version=v)
+        yield f"TxnOffsetCommit v{version}", partial(commit_in_transaction, version=version)
     for stable in (False, True):
-        yield f"OffsetFetch v9, stable {stable}", lambda of, who, s=stable: fetch_offsets(of, who, stable=s)
+        yield f"OffsetFetch v9, stable {stable}", partial(fetch_offsets, stable=stable)
     gone = [{"name": TOPIC, "partitions": [{"partition_index": 0}]}]
     yield "OffsetDelete", lambda of, who: of.ask(who, OFFSET_DELETE, 0, topics=gone)
     for version in (0, 1):
-        yield f"ConsumerGroupHeartbeat v{version}", lambda of, who, v=version: beat(of, who, version=v)
-        yield f"ConsumerGroupHeartbeat v{version}, in full", lambda of, who, v=version: beat(of, who, version=v, full=True)
+        yield f"ConsumerGroupHeartbeat v{version}", partial(beat, version=version)
+        yield f"ConsumerGroupHeartbeat v{version}, in full", partial(beat, version=version, full=True)
     owned = [{"topic_id": _NOBODYS, "partitions": (0,)}]
     yield "ConsumerGroupHeartbeat, owning what is not there", lambda of, who: beat(of, who, topic_partitions=owned)
     yield "ConsumerGroupHeartbeat, an unknown assignor", lambda of, who: beat(of, who, server_assignor="nobody")
     yield "ConsumerGroupHeartbeat, no topics", lambda of, who: beat(of, who, subscribed_topic_names=())
     yield "ConsumerGroupHeartbeat, a rack of no name", lambda of, who: beat(of, who, rack_id="")
     for epoch in (0, -1, -2, -3):
-        yield f"ConsumerGroupHeartbeat, epoch {epoch}", lambda of, who, e=epoch: beat(of, who._replace(epoch=e))
+        yield f"ConsumerGroupHeartbeat, epoch {epoch}", partial(beat_at, epoch=epoch)
         if epoch:
             yield (
                 f"ConsumerGroupHeartbeat, epoch {epoch}, in full",
-                lambda of, who, e=epoch: beat(of, who._replace(epoch=e), full=True),
+                partial(beat_at, epoch=epoch, full=True),
             )
     for version in (1, 3, 5):
-        yield f"LeaveGroup v{version}", lambda of, who, v=version: leave(of, who, version=v)
+        yield f"LeaveGroup v{version}", partial(leave, version=version)
     yield "DeleteGroups", lambda of, who: of.ask(who, DELETE, 2, groups_names=(who.group,))
 
 
 def joins() -> Iterator[tuple[str, Send]]:
     """Those that nobody has to wait for, when the one member of a group sends them, or somebody of an odd id."""
     for version in (1, 4, 5, 9):
-        yield f"JoinGroup v{version}", lambda of, who, v=version: join(of, who, version=v)
+        yield f"JoinGroup v{version}", partial(join, version=version)
     yield "JoinGroup, another type", lambda of, who: join(of, who, kind="connect")
     yield "JoinGroup, another protocol", lambda of, who: join(of, who, name="other")
     yield "JoinGroup, no type", lambda of, who: join(of, who, kind="")
