@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
+from tests.clients import compare_batches
 from tests.clients.compare_sides import Side
 from tests.harness.poison import GOOD, Poison, batch_of, compacted_poisons, poisons
 
@@ -100,4 +101,5 @@ STORIES: Final[Mapping[str, Callable[[Side], Any]]] = {
     "poison, compacted": compacted_topic,
     "poison, append time": append_time,
     "poison, duplicates": duplicates,
+    **compare_batches.STORIES,
 }

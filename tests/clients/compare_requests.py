@@ -8,15 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from kraftlite.log.batch import Record, build_batch
-from tests.clients import (
-    compare_batches,
-    compare_elr,
-    compare_groups,
-    compare_markers,
-    compare_records,
-    compare_transactions,
-    compare_transactions_odd,
-)
+from tests.clients import compare_elr, compare_records, compare_transactions, compare_transactions_odd
 from tests.clients.compare_sides import NODES, Side
 
 # isort: split
@@ -699,13 +691,10 @@ STORIES: Final[Mapping[str, Story]] = {
     "ListOffsets": list_offsets,
     "Produce": produce_errors,
     **compare_records.STORIES,
-    **compare_batches.STORIES,
     "Fetch": fetch_errors,
     "records": other_records,
     "groups": groups,
     **compare_transactions_odd.STORIES,
-    **compare_groups.STORIES,
-    **compare_markers.STORIES,
 }
 LAST: Final[Mapping[str, Story]] = {"eligible leader replicas": compare_elr.eligible_leaders}
 """Behind everything, tools included: it stops a node. Afterwards others lead and coordinate, and groups that were never written

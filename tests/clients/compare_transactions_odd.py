@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
+from tests.clients import compare_groups
 from tests.clients.compare_sides import NODES, Side
 from tests.clients.compare_transactions import (
     ADD_OFFSETS,
@@ -281,4 +282,5 @@ STORIES: Final[Mapping[str, Callable[[Side], Any]]] = {
     "odd parts of transactions": odd_parts,
     "readers of transactions": readers,
     "administrators of transactions": administrators,
+    **compare_groups.STORIES,
 }
