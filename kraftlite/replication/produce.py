@@ -208,6 +208,8 @@ class _Request:
                 )
             except ApiError as error:
                 results.append(path.refused(tp, error))
+                if appending and (refusing := partitions.get(tp)) is not None:
+                    refusing.traffic.produce_failed(error.code)
                 continue
             except OSError as error:
                 path.on_io_error(error, tp)

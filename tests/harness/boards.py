@@ -153,8 +153,6 @@ NOT_OURS: Final = ("jvm_", "container_", "kubelet_", "kafka_tier_", "kafka_log_l
 """A virtual machine for Java, Kubernetes and tiered storage, which a node does not have."""
 DARK: Final = frozenset(
     {
-        "rate:kafka_server_raftchannelmetrics_incoming_byte_total",
-        "rate:kafka_server_raftchannelmetrics_outgoing_byte_total",
         f"b:{_CONTROLLER}offlinepartitionscount",
         *(f"b:{_REPLICAS}straypartitions{it}" for it in ("count", "misclassifiedcount", "totalsize")),
         f"b:rate:{_REQUESTS}errorspersec{{error}}",
