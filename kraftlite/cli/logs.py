@@ -31,7 +31,7 @@ _EVERY_S: Final = 0.25
 _COLOURS: Final = {"debug": "bright_black", "warning": "yellow", "error": "red"}
 _LEVEL_WIDTH: Final = max(map(len, LEVELS))
 Place = tuple[int, int, str, int | None]
-"""Of an event: when, at which node, its name, and the metadata record that it is or that caused it. A step may know no record."""
+"""The time of an event, its node, its name, and the metadata record that it is or that caused it; a step may know none."""
 Shown = Callable[[Line, str], str]
 """shown(line, level): the line as it is printed."""
 

@@ -27,7 +27,7 @@ _USUAL_OF_FETCH: Final = _USUAL | {
     ErrorCode.OFFSET_OUT_OF_RANGE,
     ErrorCode.INCONSISTENT_TOPIC_ID,
 }
-"""What a consumer meets when leaders change, or when it asks for what is gone."""
+"""The refusals that a consumer meets when leaders change, or when it asks for what is gone."""
 
 
 @dataclass(slots=True)

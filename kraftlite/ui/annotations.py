@@ -16,7 +16,7 @@ FAULT, LEADERSHIP, FENCED, STARTED, STALLED = "fault", "leadership", "fenced", "
 TAGS: Final = (FAULT, LEADERSHIP, FENCED, STARTED, STALLED)
 _BY_KIND: Final = {"fault": FAULT, "leads": LEADERSHIP, "fenced": FENCED, "up": STARTED, "stalled": STALLED}
 _LASTING: Final = frozenset({FAULT, FENCED, STALLED})
-"""What a board shades. Of a leadership and of a process its beginning is what explains a curve."""
+"""The ones that a board shades. Of a leadership and of a process its beginning is what explains a curve."""
 
 
 def marks(

@@ -257,7 +257,7 @@ class Page(Front):
         return await self._act(request, value)
 
     async def _end_fault(self, request: Request) -> Response:
-        """Of the path, or all."""
+        """End the fault that the path names, or all."""
         return await self._act(request, {"kind": END, **request.path_params})
 
     async def _stop_client(self, request: Request) -> Response:

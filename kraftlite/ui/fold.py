@@ -230,7 +230,7 @@ def _line(
 
 
 def _of_unheard(quorum: dict[str, Any], nodes: Sequence[dict[str, Any]]) -> Iterable[dict[str, Any]]:
-    """What is not known is said: also when no controller runs that could be heard."""
+    """Say what is not known, also when no controller runs that could be heard."""
     lives = [node["life"] for node in nodes if "controller" in node["roles"]]
     if lives and quorum["verdict"]["kind"] == c.UNHEARD:
         level = "alarm" if all(life == DEAD for life in lives) else "info"

@@ -141,7 +141,7 @@ def _range(request: Request) -> tuple[int, int]:
 
 
 def _lines(events: Iterable[Recorded]) -> list[dict[str, Any]]:
-    """As lines of a trace file."""
+    """Make lines of a trace file."""
     return [
         {"ts": it.ms, "node": it.node, "event": it.event, **it.facts, **({} if it.cause is None else {"cause": it.cause})}
         for it in events
