@@ -218,6 +218,7 @@ def main() -> int:
     for count in map(int, told.sizes.split(",")):
         for start in (kraftlite, kafka) if told.kafka else (kraftlite,):
             print(f"… {count} partitions", file=sys.stderr, flush=True)
+            admin.cache_clear()  # of a cluster that is gone and had the same ports: it would repeat what it asks
             with start() as side:
                 measure(side, count, told.steps.split(","))
             found[f"{side.name}, {count}"] = side.figures

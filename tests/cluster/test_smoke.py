@@ -151,6 +151,7 @@ def test_to_08_an_address_in_use_is_told_without_a_stack(tmp_path: Path) -> None
     assert str(node.controller_port) in node.output() and "Traceback" not in node.output()
 
 
+@pytest.mark.usefixtures("signals_of_a_terminal")
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
 def test_bl_01_a_broker_that_is_told_to_stop_while_it_starts_stops(number: signal.Signals, tmp_path: Path) -> None:
     cluster = Cluster.create(tmp_path, controllers=1, brokers=1)

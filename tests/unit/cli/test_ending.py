@@ -41,6 +41,9 @@ main.main([{name!r}])
 """
 
 
+pytestmark = pytest.mark.usefixtures("signals_of_a_terminal")
+
+
 @contextmanager
 def running(*command: str, **more: object) -> Iterator[subprocess.Popen[str]]:
     """A process with a session of its own; whatever is left of it is killed in the end."""

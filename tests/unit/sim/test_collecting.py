@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import multiprocessing
+import os
 from concurrent.futures import ProcessPoolExecutor
 from functools import partial
 
@@ -38,5 +39,6 @@ def test_the_thresholds_come_back_behind_an_error() -> None:
 
 def test_a_worker_of_a_swarm_leaves_out_what_it_has_imported() -> None:
     assert not gc.get_freeze_count()
-    with ProcessPoolExecutor(1, multiprocessing.get_context("spawn"), partial(begin_worker, code=False)) as worker:
+    begin = partial(begin_worker, code=False, parent=os.getpid())
+    with ProcessPoolExecutor(1, multiprocessing.get_context("spawn"), begin) as worker:
         assert worker.submit(gc.get_freeze_count).result(timeout=120) > 20_000

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 import ssl
 import struct
 from collections.abc import Callable
@@ -22,6 +23,19 @@ from tests.harness.wire_fakes import until
 BYTES = 2_000
 
 
+class Kernel:
+    """What a transport says of its socket."""
+
+    def __init__(self) -> None:
+        self.options: list[tuple[int, int, int]] = []
+
+    def fileno(self) -> int:
+        return -1
+
+    def setsockopt(self, level: int, name: int, value: int) -> None:
+        self.options.append((level, name, value))
+
+
 class Socket:
     """The transport below: it holds back what comes while it is paused, as asyncio's does."""
 
@@ -29,9 +43,10 @@ class Socket:
         self.sent = bytearray()
         self.reading = True
         self.closed = False
+        self.kernel = Kernel()
 
     def get_extra_info(self, name: str, default: Any = None) -> Any:
-        return default
+        return self.kernel if name == "socket" else default
 
     def write(self, data: bytes) -> None:
         self.sent += data
@@ -172,6 +187,12 @@ async def pair(tmp_path: Path) -> Pair:
 
 
 DATA = bytes(range(200)) * (BYTES // 200)
+
+
+@pytest.mark.skipif(not hasattr(socket, "TCP_QUICKACK"), reason="Linux has it")
+async def test_the_end_of_a_handshake_is_acknowledged_at_once(pair: Pair) -> None:
+    """No ticket answers it: a client that sends nothing small before it is acknowledged would wait for 40 ms."""
+    assert pair.socket.kernel.options == [(socket.IPPROTO_TCP, socket.TCP_QUICKACK, 1)]
 
 
 async def test_others_have_turns_between_small_records(pair: Pair) -> None:
