@@ -17,9 +17,11 @@ import click
 from kraftlite.cli.common import data_dir_of, data_dir_option, local_errors
 from kraftlite.cli.times import since as since_of
 from kraftlite.local.ledger import LEDGER_NAME
-from kraftlite.local.recorded import nothing_recorded
+from kraftlite.local.recorded import history_of, nothing_recorded, read_history
 from kraftlite.local.state import LocalError, load
 from kraftlite.model.shown import printable
+from kraftlite.obs.explain import KINDS, Subject, UnknownSubject, explain
+from kraftlite.obs.explain_events import Recorded
 from kraftlite.obs.levels import level_of
 from kraftlite.obs.merged import Merged
 from kraftlite.obs.tail import Line, Tail
@@ -28,6 +30,8 @@ from kraftlite.obs.tracer import LEVELS
 _EVERY_S: Final = 0.25
 _COLOURS: Final = {"debug": "bright_black", "warning": "yellow", "error": "red"}
 _LEVEL_WIDTH: Final = max(map(len, LEVELS))
+Place = tuple[int, int, str, int | None]
+"""The time of an event, its node, its name, and the metadata record that it is or that caused it; a step may know none."""
 Shown = Callable[[Line, str], str]
 """shown(line, level): the line as it is printed."""
 
@@ -47,6 +51,12 @@ Shown = Callable[[Line, str], str]
     type=click.Path(path_type=Path, exists=True, dir_okay=False),
     help="A node's trace file, instead of --data-dir. Repeatable.",
 )
+@click.option(
+    "--story",
+    "subject",
+    metavar="SUBJECT",
+    help="Only the lines of which `explain` makes the stories of this: orders-0 (a partition), node=4, topic=orders, controller.",
+)
 @data_dir_option
 @click.option("--json", "as_json", is_flag=True, help="Print the lines as JSON, each with its level.")
 def logs(
@@ -56,20 +66,26 @@ def logs(
     grep: str | None,
     level: str,
     files: tuple[Path, ...],
+    subject: str | None,
     data_dir: Path | None,
     as_json: bool,
 ) -> None:
     """Print what the nodes of the local cluster recorded, and its ledger of faults, as one log: by time, no effect before its
     cause."""
+    if subject is not None and follow:
+        raise click.UsageError("--story is of what is recorded, and excludes --follow")
     since_ms = since_of(since, int(time.time() * 1000))
     shown = _json_line if as_json else _text_line(coloured=sys.stdout.isatty() and not os.environ.get("NO_COLOR"))
 
     def wanted(line: Line, found: str) -> bool:
         event = line.event
+        if steps is not None and not {place := _place(event), (*place[:3], None)} & steps:
+            return False
         return LEVELS[found] >= LEVELS[level] and event.ms >= since_ms and (not nodes or event.node in nodes)
 
     with local_errors():
         sources = (lambda: list(files)) if files else cluster_files(data_dir_of(data_dir), nodes)
+        steps = None if subject is None else _steps(subject, files, data_dir)
         told = 0
         try:
             for line in lines(sources, _pause if follow else None):
@@ -81,6 +97,28 @@ def logs(
             return
         if not told and not nodes:
             raise nothing_recorded(files[0] if files else data_dir_of(data_dir))
+
+
+def _place(event: Recorded) -> Place:
+    cause = event.caused_by_record
+    return event.ms, event.node, event.event, event.get("offset") if cause is None else cause
+
+
+def _steps(subject: str, files: Sequence[Path], data_dir: Path | None) -> set[Place]:
+    """The events of which the stories of a subject are made. Raises LocalError."""
+    kind, named, name = subject.partition("=")
+    try:
+        wanted = Subject.parse(kind, name or None) if named or kind in KINDS else Subject.parse("partition", subject)
+    except ValueError as error:
+        raise click.UsageError(f"--story {subject}: {error}") from None
+    history = read_history(files) if files else history_of(load(data_dir_of(data_dir)))
+    try:
+        found = explain(history, wanted)
+    except UnknownSubject as error:
+        raise click.ClickException(str(error)) from None
+    return {
+        (step.ms, step.node, step.event, step.record) for story in found.stories for step in story.steps if step.event is not None
+    }
 
 
 def _pause() -> None:

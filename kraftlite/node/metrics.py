@@ -115,6 +115,11 @@ def _membership_gauges(metrics: Metrics, raft: RaftDriver) -> None:
         raft.observer_count,
     )
     gauge(
+        "kafka_server_raftmetrics_number_unknown_voter_connections",
+        "Voters of the metadata quorum whose address this node does not know.",
+        raft.unknown_voter_count,
+    )
+    gauge(
         "kafka_server_raftmetrics_uncommitted_voter_change",
         "1 while this leader has a change of the voters to commit.",
         lambda: int(raft.voters_are_changing()),
@@ -186,6 +191,11 @@ def _broker_gauges(metrics: Metrics, broker: BrokerServer) -> None:
         "kafka_server_replicamanager_partitionswithlatetransactionscount",
         "Partitions led here with a transaction that is open for longer than transaction.max.timeout.ms and 5 minutes.",
         replicas.counts.late_transactions,
+    )
+    gauge(
+        "kafka_server_replicamanager_reassigningpartitions",
+        "Partitions led here whose replicas are being changed.",
+        replicas.counts.reassigning,
     )
     gauge(
         "kafka_server_replicamanager_offlinereplicacount",

@@ -46,6 +46,16 @@ _TRAFFIC: Final[tuple[tuple[str, str, Callable[[Traffic], int]], ...]] = (
     ("bytesout", "Bytes of batches answered to consumers.", lambda it: it.bytes_out),
     ("totalproducerequests", "Batches appended for producers, one for each partition of a request.", lambda it: it.produces),
     ("totalfetchrequests", "Reads of consumers that found records, one for each partition of a request.", lambda it: it.fetches),
+    (
+        "failedproducerequests",
+        "Batches of producers that were refused, but for the reasons that are usual: no leader here, too large, damaged.",
+        lambda it: it.failed_produces,
+    ),
+    (
+        "failedfetchrequests",
+        "Reads of consumers that were refused, but for the reasons that are usual: no leader here, another epoch, out of range.",
+        lambda it: it.failed_fetches,
+    ),
 )
 
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 import re
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -21,6 +21,7 @@ from kraftlite.model.faults import KINDS
 from kraftlite.obs.metrics import QUANTILES, Metrics, Texts
 from kraftlite.obs.rates import Rate
 from kraftlite.runtime.durations import DurationSummary
+from kraftlite.runtime.ports import ChannelBytes, CountsBytes, Transport
 
 if TYPE_CHECKING:
     from kraftlite.broker.server import BrokerServer
@@ -44,6 +45,8 @@ _TIMES: Final = (
     ("totaltimems", "from the arrival of requests to the sending of their answers", "total"),
 )
 _FOLLOWER: Final = "FetchFollower"
+_RAFT: Final = "Raft"
+"""The service of the quorum (`raft/rpc`)."""
 
 Measured = Iterable[tuple[Texts, int, float, list[float]]]
 
@@ -56,6 +59,7 @@ def register_traffic(metrics: Metrics, node: Node) -> None:
     _register_loop(metrics)
     _register_disk(metrics)
     _register_raft(metrics, node.raft, now_ms)
+    _register_bytes(metrics, node.ports.transport)
     if node.broker is not None:
         _register_broker(metrics, node.broker, now_ms)
     if (injector := node.injector) is not None:
@@ -93,6 +97,15 @@ def _register_requests(metrics: Metrics, node: Node) -> None:
         "Requests of clients and of followers, since the start.",
         ("request", "version"),
         counts,
+        counter=True,
+    )
+    metrics.samples(
+        "kafka_network_requestmetrics_errors",
+        "Errors in answers to clients, since the start: of an answer as a whole, and of each of its entries. NONE is not told.",
+        ("request", "error"),
+        lambda: (
+            ((name, error), count) for name, kind in sorted(times.kinds.items()) for error, count in sorted(kind.errors.items())
+        ),
         counter=True,
     )
     for name, doc, part in _TIMES:
@@ -236,6 +249,34 @@ def _register_raft(metrics: Metrics, raft: RaftDriver, now_ms: Callable[[], int]
     channel = "kafka_server_raftchannelmetrics_"
     metrics.counter(f"{channel}request", "Requests of this node to others of the metadata quorum.", lambda: measures.requests)
     metrics.counter(f"{channel}response", "Answers that this node got to them.", lambda: measures.responses)
+
+
+def _register_bytes(metrics: Metrics, transport: Transport) -> None:
+    """Source: Kafka's raft-channel-metrics; the other services have one of ours."""
+
+    def counted() -> Mapping[str, ChannelBytes]:
+        return transport.channel_bytes if isinstance(transport, CountsBytes) else {}
+
+    def of_raft(read: Callable[[ChannelBytes], int]) -> Callable[[], float | None]:
+        return lambda: None if (found := counted().get(_RAFT)) is None else read(found)
+
+    for name, doc, read in (
+        ("outgoing", "sent to others", lambda it: it.sent),
+        ("incoming", "got in answers from others", lambda it: it.received),
+    ):
+        of: Callable[[ChannelBytes], int] = read
+        metrics.counter(
+            f"kafka_server_raftchannelmetrics_{name}_byte",
+            f"Bytes of messages of the metadata quorum that this node {doc}.",
+            of_raft(of),
+        )
+        metrics.samples(
+            f"kraftlite_rpc_{name}_bytes",
+            f"Bytes of messages that this node {doc}, as the one who asks, by service; without what gRPC and TLS add.",
+            ("service",),
+            lambda of=of: (((service,), of(found)) for service, found in sorted(counted().items())),  # type: ignore[misc]
+            counter=True,
+        )
 
 
 def _mean_ms(found: DurationSummary) -> float | None:

@@ -306,6 +306,11 @@ class RaftDriver:
         """The latest voters in this node's log, or those of the configuration."""
         return self._core.voters.ids if self._core is not None else tuple(voter.id for voter in self._config.voters)
 
+    def unknown_voter_count(self) -> int:
+        """The voters that this node could not reach, as it has no address of them."""
+        known = {} if self._core is None else {voter_id: self._core.voters.endpoint(voter_id) for voter_id in self.voter_ids()}
+        return sum(endpoint is None for endpoint in known.values())
+
     def observer_count(self) -> int:
         """The replicas that fetch from this node without being voters; 0 unless it leads."""
         return self._core.observer_count if self._core is not None else 0

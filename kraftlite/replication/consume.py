@@ -160,6 +160,9 @@ class ConsumePath:
         return results
 
     def _refused(self, tp: TopicPartition, error: ApiError) -> FetchResult:
+        partition = self.table.by_tp.get(tp)
+        if partition is not None:
+            partition.traffic.fetch_failed(error.code)
         return FetchResult(
             tp=tp,
             error=error.code,

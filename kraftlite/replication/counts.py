@@ -39,6 +39,14 @@ class ReplicaCounts:
     def at_min_isr(self) -> int:
         return sum(it.leader is not None and len(it.committed_isr) == it.min_isr for it in self._table.by_tp.values())
 
+    def reassigning(self) -> int:
+        """Partitions led here whose replicas are being changed, as the metadata says."""
+        topics = self._table.image.topics
+        led = (partition.tp for partition in self._table.by_tp.values() if partition.leader is not None)
+        found = ((topics.topic(tp.topic), tp.partition) for tp in led)
+        told = (topic.partitions.get(index) for topic, index in found if topic is not None)
+        return sum(it is not None and bool(it.adding_replicas or it.removing_replicas) for it in told)
+
     def offline(self) -> int:
         return sum(partition.log is None for partition in self._table.by_tp.values())
 

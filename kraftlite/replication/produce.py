@@ -120,7 +120,11 @@ class ProducePath:
             self._tracer.emit(ProduceParked(tp=tp, id=parked.name, until_hw=until_hw))
         return parked
 
-    def refused(self, tp: TopicPartition, error: ApiError) -> ProduceResult:
+    def refused(self, tp: TopicPartition, error: ApiError, *, counts: bool) -> ProduceResult:
+        """`counts`: the replica here refused it, and not a coordinator or the table."""
+        partition = self.table.by_tp.get(tp)
+        if counts and partition is not None:
+            partition.traffic.produce_failed(error.code)
         return ProduceResult(
             tp=tp,
             error=error.code,
@@ -207,7 +211,7 @@ class _Request:
                     terms=terms,
                 )
             except ApiError as error:
-                results.append(path.refused(tp, error))
+                results.append(path.refused(tp, error, counts=appending))
                 continue
             except OSError as error:
                 path.on_io_error(error, tp)

@@ -15,7 +15,7 @@ from kraftlite.rpc import codec
 from kraftlite.rpc.coding import Coding
 from kraftlite.rpc.options import CHANNEL_OPTIONS, ERROR_KEY, MAX_OUTSTANDING_CALLS
 from kraftlite.rpc.pbmap import MalformedMessage
-from kraftlite.runtime.ports import NotServed, Tracer, TransportError
+from kraftlite.runtime.ports import ChannelBytes, NotServed, Tracer, TransportError
 from kraftlite.runtime.trace.rpc import RpcStreamLost, RpcStreamOpened
 
 if TYPE_CHECKING:
@@ -36,8 +36,17 @@ _Unary: TypeAlias = tuple[Any, codec.MessageCodec[Req], codec.MessageCodec[Res]]
 class Peer:
     """Everything that goes to one endpoint. Connects on first use and again whenever it has to."""
 
-    def __init__(self, endpoint: Endpoint, tracer: Tracer, coding: Coding, dialler: TlsDialler | None = None) -> None:
+    def __init__(
+        self,
+        endpoint: Endpoint,
+        tracer: Tracer,
+        coding: Coding,
+        dialler: TlsDialler | None = None,
+        channel_bytes: dict[str, ChannelBytes] | None = None,
+    ) -> None:
+        """`channel_bytes`: by service, counted up here."""
         self.endpoint = endpoint
+        self._bytes = {} if channel_bytes is None else channel_bytes
         self._dialler = dialler
         self._coding = coding
         self._tracer = tracer
@@ -100,7 +109,10 @@ class Peer:
         multi, requests, responses = found
         try:
             data = await self._coding.encode(requests, request, timeout_ms)
+            carried = self._carried(method)
+            carried.sent += len(data)
             answer = await multi(data, timeout=max(1, timeout_ms) / 1000)
+            carried.received += len(answer)
             return await self._coding.decode(responses, answer, timeout_ms)
         except aio.AioRpcError as error:
             raise _refusal_or_failure(self.endpoint, method, error) from None
@@ -118,9 +130,12 @@ class Peer:
     def _stream(self, method: Method[Req, Res]) -> HotStream[Req, Res]:
         stream: HotStream[Req, Res] | None = self._streams.get(method)
         if stream is None or stream.ended:
-            stream = HotStream(self._channel, self.endpoint, method, self._tracer, self._coding)
+            stream = HotStream(self._channel, self.endpoint, method, self._tracer, self._coding, self._carried(method))
             self._streams[method] = stream
         return stream
+
+    def _carried(self, method: AnyMethod) -> ChannelBytes:
+        return self._bytes.setdefault(method.service, ChannelBytes())
 
     def lose(self) -> list[Answer]:
         """Let the answers to the calls of hot methods that are under way reach nobody: for the injection of faults. Returns what
@@ -142,8 +157,17 @@ class HotStream(Generic[Req, Res]):
     Two tasks own the gRPC call: one writes (a cancelled `write` would end the whole stream, so no caller does it), one reads.
     """
 
-    def __init__(self, channel: Any, endpoint: Endpoint, method: Method[Req, Res], tracer: Tracer, coding: Coding) -> None:
+    def __init__(
+        self,
+        channel: Any,
+        endpoint: Endpoint,
+        method: Method[Req, Res],
+        tracer: Tracer,
+        coding: Coding,
+        carried: ChannelBytes,
+    ) -> None:
         self.ended = False
+        self._carried = carried
         self._coding = coding
         self._encoding = asyncio.Lock()
         self._encoders = 0
@@ -207,6 +231,7 @@ class HotStream(Generic[Req, Res]):
         return head
 
     def _send(self, frame: bytes) -> None:
+        self._carried.sent += len(frame)
         self._outbox.append(frame)
         self._outbox_filled.set()
 
@@ -228,6 +253,7 @@ class HotStream(Generic[Req, Res]):
                 if data is aio.EOF:  # type: ignore[attr-defined]
                     reason = await self._end_reason()
                     break
+                self._carried.received += len(data)
                 if not self._opened:
                     self._opened = True
                     self._tracer.emit(RpcStreamOpened(peer=str(self._endpoint), method=str(self._method)))

@@ -13,7 +13,7 @@ from kraftlite.model.ids import Endpoint
 from kraftlite.model.method import Method, Req, Res
 from kraftlite.rpc.addresses import hold, resolve
 from kraftlite.rpc.coding import Coding
-from kraftlite.runtime.ports import Handlers, Tracer, Transport, TransportError
+from kraftlite.runtime.ports import ChannelBytes, Handlers, Tracer, Transport, TransportError
 from kraftlite.runtime.trace import NullTracer
 from kraftlite.runtime.trace.rpc import RpcListening
 
@@ -55,6 +55,7 @@ class GrpcTransport(Transport):
         self._held: dict[Endpoint, socket.socket] = {}
         self._closed = False
         self._coding = coding or Coding()
+        self.channel_bytes: dict[str, ChannelBytes] = {}
 
     def protect(self, tls: Callable[[str], TlsSource | None]) -> None:
         """Dial through TLS from now on: `tls` gives the certificates for the peers of a service, None for plain text."""
@@ -82,7 +83,7 @@ class GrpcTransport(Transport):
                 raise TransportError(f"{method} to {peer}: transport is closed")
             from kraftlite.rpc.client import Peer
 
-            found = self._peers[peer, tls] = Peer(peer, self._tracer, self._coding, self._dialler(peer, tls))
+            found = self._peers[peer, tls] = Peer(peer, self._tracer, self._coding, self._dialler(peer, tls), self.channel_bytes)
         return found
 
     def _dialler(self, peer: Endpoint, tls: TlsSource | None) -> TlsDialler | None:

@@ -216,6 +216,22 @@ class Transport(Protocol):
     async def close(self, grace_ms: int = 0) -> None: ...
 
 
+@dataclass(slots=True)
+class ChannelBytes:
+    """Bytes of the messages of one service, since the start: of questions that were sent, and of answers that came."""
+
+    sent: int = 0
+    received: int = 0
+
+
+@runtime_checkable
+class CountsBytes(Protocol):
+    """A transport that counts what it carries for the node that asks: one over real sockets."""
+
+    channel_bytes: dict[str, ChannelBytes]
+    """By the name of the service."""
+
+
 class CarriesConnections(Protocol):
     """A way into a listener for connections that somebody else has accepted."""
 

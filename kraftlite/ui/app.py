@@ -16,7 +16,7 @@ from starlette.routing import Route
 from kraftlite.config.server import ConfigError
 from kraftlite.config.server import load as load_config
 from kraftlite.obs.explain import History, Subject, UnknownSubject
-from kraftlite.ui.acts import KINDS, Acts, Refused
+from kraftlite.ui.acts import END, KINDS, Acts, Refused
 from kraftlite.ui.calls import LIVE, MAX_NAME, MAX_TOKEN, TAPE, calls, document
 from kraftlite.ui.fold import page_of
 from kraftlite.ui.guard import OPERATOR, Guard, Sessions, Tokens
@@ -24,6 +24,7 @@ from kraftlite.ui.hear import now_ms
 from kraftlite.ui.reports import outages
 from kraftlite.ui.stream import MAX_FILTER, Streams
 from kraftlite.ui.timeline import lane_names, lanes_of, recent_stories, stories_of
+from kraftlite.ui.told import Told
 from kraftlite.ui.watch import Watcher
 
 if TYPE_CHECKING:
@@ -132,6 +133,10 @@ class Page(Front):
             "outages": self._outages,
             "clients": self._client,
             "faults": self._fault,
+            "end-faults": self._end_fault,
+            "end-fault": self._end_fault,
+            "stop-client": self._stop_client,
+            **Told(watcher, self._telling, self._interesting).handlers,
         }
         super().__init__(tokens, port, LIVE, handlers)
 
@@ -178,7 +183,9 @@ class Page(Front):
         try:
             stories = await self._tell(subject, since_ms)
         except UnknownSubject as error:
-            return _error(404, str(error))
+            if request.query_params.get("quiet") != "1":
+                return _error(404, str(error))
+            stories = []
         return JSONResponse({"stories": stories, "recorded": self.watcher.record.version})
 
     async def _tell(self, subject: Subject | None, since_ms: int) -> list[dict[str, Any]]:
@@ -247,6 +254,20 @@ class Page(Front):
         value = await _body(request)
         if isinstance(value, Response):
             return value
+        return await self._act(request, value)
+
+    async def _end_fault(self, request: Request) -> Response:
+        """End the fault that the path names, or all."""
+        return await self._act(request, {"kind": END, **request.path_params})
+
+    async def _stop_client(self, request: Request) -> Response:
+        try:
+            await self.watcher.clients.stop(operator=request.scope["role"] == OPERATOR)
+        except Refused as error:
+            return _error(error.status, str(error))
+        return JSONResponse({"done": True}, status_code=202)
+
+    async def _act(self, request: Request, value: Mapping[str, Any]) -> Response:
         door = "api" if request.headers.get("authorization") else "page"
         try:
             operator = request.scope["role"] == OPERATOR

@@ -13,7 +13,9 @@ import kraftlite
 from kraftlite.local.workload import MAX_RATE
 from kraftlite.model.faults import CLIENTS, MAX_COUNT, MAX_FOR_MS
 from kraftlite.model.limits import MAX_INT32
+from kraftlite.obs.export import FORMATS
 from kraftlite.ui.acts import KINDS, MAX_ID
+from kraftlite.ui.annotations import TAGS
 from kraftlite.ui.schemas import (
     FLAG,
     MOMENT,
@@ -30,15 +32,20 @@ from kraftlite.ui.stream import MAX_FILTER
 
 Schema = dict[str, Any]
 ROOT: Final = "/api/v1/"
+_EVENTS: Final = "text/event-stream"
 LIVE, TAPE = "live", "tape"
 MAX_TOKEN: Final = 200
 MAX_NAME: Final = 300
+MAX_EVENTS: Final = 5_000
+DEFAULT_EVENTS: Final = 500
+JSONL: Final = "jsonl"
+EXPORTS: Final = (JSONL, *FORMATS)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Call:
-    """`name` is the rest of its path and its operation id. `answers`: by status; None: nothing but an error. `operator`: the
-    viewer's link may not."""
+    """`name` is its operation id, and the rest of its path unless `at` is that, which may have parts in braces (`parts`).
+    `operator`: the viewer's link may not. `media`: of its answer."""
 
     name: str
     pages: tuple[str, ...]
@@ -50,11 +57,21 @@ class Call:
     body: Schema | None = None
     refusals: tuple[int, ...] = ()
     operator: bool = False
-    stream: bool = False
+    media: str = "application/json"
+    at: str | None = None
+    parts: Mapping[str, tuple[Schema, str]] = field(default_factory=dict)
 
     @property
     def path(self) -> str:
-        return ROOT + self.name
+        return ROOT + (self.name if self.at is None else self.at)
+
+    @property
+    def writes(self) -> bool:
+        return self.method != "GET"
+
+    @property
+    def stream(self) -> bool:
+        return self.media == _EVENTS
 
 
 _REFUSALS: Final = {
@@ -73,6 +90,11 @@ _BODY: Final = (400, 403, 408, 413, 415)
 _DONE: Final = obj({"done": {"type": ["string", "boolean"]}})
 _FILTER: Final = {"q": (text(MAX_FILTER), "A part of the names of the partitions that are wanted.")}
 _SINCE: Final = {"since": (MOMENT, "Wall time in milliseconds. Default: ten minutes ago.")}
+_RANGE: Final = {
+    "from": (MOMENT, "Wall time in milliseconds. Default: ten minutes ago."),
+    "to": (MOMENT, "Wall time in milliseconds. Default: now."),
+}
+_EVENT: Final = some({"ts": MOMENT, "node": WHOLE, "event": TEXT})
 _ROWS: Final = array(some({"name": TEXT, "topic": TEXT, "partition": WHOLE, "isr": array(WHOLE), "standing": TEXT}))
 _NODE: Final = some(
     {
@@ -172,7 +194,7 @@ CALLS: Final = (
         query=_FILTER,
         answer=TEXT,
         refusals=(503,),
-        stream=True,
+        media=_EVENTS,
     ),
     Call(
         name="stories",
@@ -181,6 +203,7 @@ CALLS: Final = (
         query={
             "kind": (TEXT, "As in kraftlite explain: partition, topic, node, controller, record, transaction."),
             "name": (TEXT, "Which one, such as orders-0."),
+            "quiet": ({"enum": ["1"]}, "Of what nobody has told of there are no stories, instead of a 404."),
             **_SINCE,
         },
         answer=obj({"stories": array(some({"kind": TEXT, "title": TEXT})), "recorded": WHOLE}),
@@ -205,6 +228,95 @@ CALLS: Final = (
         pages=(LIVE,),
         words="What clients missed, and the stories of the time in which the cluster acknowledged nothing there.",
         answer=obj({"outages": array(some({"client": TEXT, "name": TEXT, "from": MOMENT, "until": maybe(MOMENT)}))}),
+    ),
+    Call(
+        name="annotations",
+        pages=(LIVE,),
+        words="What a board marks: faults of the ledger, who began to lead, who was fenced, started, stood still.",
+        query={
+            **_RANGE,
+            "partition": (text(MAX_NAME), "Whose leaders. Default: those with trouble."),
+            "tags": (text(MAX_NAME), f"Some of {','.join(TAGS)}. Default: all."),
+        },
+        answer=array(
+            obj(
+                {"time": MOMENT, "timeEnd": MOMENT, "text": TEXT, "tags": array(TEXT)},
+                required=("time", "text", "tags"),
+            )
+        ),
+        refusals=(400,),
+    ),
+    Call(
+        name="events",
+        pages=(LIVE,),
+        words="What nodes recorded, the oldest first; of more than limit, the newest.",
+        query={
+            **_RANGE,
+            "node": (MOMENT, "Of this node alone."),
+            "name": (text(MAX_NAME), "Only events of this name, such as partition.leader_started."),
+            "limit": (whole(1, MAX_EVENTS), f"Default: {DEFAULT_EVENTS}."),
+        },
+        answer=obj({"events": array(_EVENT), "recorded": WHOLE}),
+        refusals=(400,),
+    ),
+    Call(
+        name="metadata",
+        pages=(LIVE,),
+        words="Records of the metadata log, as the controllers recorded them, the oldest first; without from, the newest.",
+        query={
+            "from": (MOMENT, "The offset of the first one."),
+            "max": (whole(1, MAX_EVENTS), f"Default: {DEFAULT_EVENTS}."),
+        },
+        answer=obj({"records": array(_EVENT), "recorded": WHOLE}),
+        refusals=(400,),
+    ),
+    Call(
+        name="export",
+        pages=(LIVE,),
+        words="What happened, for another tool: the stories of one subject, or with jsonl the events, a line each.",
+        query={
+            "format": ({"enum": list(EXPORTS)}, "Default: jsonl."),
+            "kind": (TEXT, "As of stories. Default: cluster."),
+            "name": (TEXT, "Which one, such as orders-0."),
+            **_SINCE,
+        },
+        answer=TEXT,
+        refusals=(400, 404),
+        media="text/plain",
+    ),
+    Call(
+        name="stop-client",
+        at="clients",
+        pages=(LIVE,),
+        method="DELETE",
+        words="Stop the client of the page.",
+        status=202,
+        answer=_DONE,
+        refusals=(403, 409),
+        operator=True,
+    ),
+    Call(
+        name="end-faults",
+        at="faults",
+        pages=(LIVE,),
+        method="DELETE",
+        words="End all faults that nodes cause to themselves.",
+        status=202,
+        answer=_DONE,
+        refusals=(403, 409, 429),
+        operator=True,
+    ),
+    Call(
+        name="end-fault",
+        at="faults/{id}",
+        parts={"id": (text(MAX_ID), "That of the ledger.")},
+        pages=(LIVE,),
+        method="DELETE",
+        words="End one of them.",
+        status=202,
+        answer=_DONE,
+        refusals=(400, 403, 409, 429),
+        operator=True,
     ),
     Call(
         name="clients",
@@ -294,23 +406,24 @@ def _operation(call: Call) -> dict[str, Any]:
         "operationId": call.name,
         "summary": call.words + (" Only by the operator's link." if call.operator else ""),
         "responses": {
-            str(call.status): _response("Done." if call.body else "The answer.", call.answer, _media(call)),
+            str(call.status): _response("Done." if call.writes else "The answer.", call.answer, call.media),
             **{str(status): _response(_REFUSALS[status], {"$ref": "#/components/schemas/Error"}) for status in refused},
         },
     }
     parameters: list[dict[str, Any]] = [
         {"name": name, "in": "query", "schema": schema, "description": words} for name, (schema, words) in call.query.items()
     ]
-    if call.body is not None:
+    parameters += [
+        {"name": name, "in": "path", "required": True, "schema": schema, "description": words}
+        for name, (schema, words) in call.parts.items()
+    ]
+    if call.writes:
         parameters.append(_OURS)
+    if call.body is not None:
         found["requestBody"] = {"required": True, "content": {"application/json": {"schema": call.body}}}
     if parameters:
         found["parameters"] = parameters
     return {**found, "security": []} if open_to_all else found
-
-
-def _media(call: Call) -> str:
-    return "text/event-stream" if call.stream else "application/json"
 
 
 def _response(words: str, schema: Schema, media: str = "application/json") -> dict[str, Any]:

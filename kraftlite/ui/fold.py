@@ -212,7 +212,7 @@ def quorum_of(nodes: Sequence[NodeWords], now_ms: int, memory: c.Memory) -> dict
 
 def headlines(nodes: Sequence[dict[str, Any]], quorum: dict[str, Any], parts: dict[str, Any]) -> list[dict[str, Any]]:
     """All that is wrong, the worst first, each with whom it is about and since when; one line that says so when nothing is."""
-    found = [*_of_quorum(quorum), *_of_nodes(nodes), *_of_partitions(parts)]
+    found = [*_of_unheard(quorum, nodes), *_of_quorum(quorum), *_of_nodes(nodes), *_of_partitions(parts)]
     order = ("alarm", "warn", "info", "ok")
     found.sort(key=lambda line: order.index(line["level"]))
     if found:
@@ -227,6 +227,16 @@ def _line(
 ) -> dict[str, Any]:
     about = None if kind is None else {"kind": kind, "name": "" if name is None else str(name)}
     return {"level": level, "text": text, "since_ms": since[0], "since_exact": since[1], "about": about}
+
+
+def _of_unheard(quorum: dict[str, Any], nodes: Sequence[dict[str, Any]]) -> Iterable[dict[str, Any]]:
+    """Say what is not known, also when no controller runs that could be heard."""
+    lives = [node["life"] for node in nodes if "controller" in node["roles"]]
+    if lives and quorum["verdict"]["kind"] == c.UNHEARD:
+        level = "alarm" if all(life == DEAD for life in lives) else "info"
+        why = "no controller has a process" if level == "alarm" else "no controller has been heard yet"
+        since = (quorum["since_ms"], quorum["since_exact"])
+        yield _line(level, f"nobody has said anything of the quorum: {why}", since, CONTROLLER)
 
 
 def _of_quorum(quorum: dict[str, Any]) -> Iterable[dict[str, Any]]:

@@ -45,14 +45,19 @@ def lane_names(history: History, partitions: Iterable[str]) -> list[str]:
 
 def lanes_of(history: History, since_ms: int, partitions: Iterable[str]) -> list[dict[str, Any]]:
     """Faults, the quorum, every node, and these partitions; spans that ended before `since_ms` are left out."""
-    found = [*_faults(history), *_quorum(history)]
-    for node in history.nodes():
-        found += _node(history, node)
-    for name in partitions:
-        found += _partition(history, name)
-    kept = [span for span in found if span.until_ms is None or span.until_ms >= since_ms]
+    kept = [span for span in every_span(history, partitions) if span.until_ms is None or span.until_ms >= since_ms]
     kept.sort(key=lambda span: span.from_ms)
     return [span.to_dict() for span in kept[-MAX_SPANS:]]
+
+
+def every_span(history: History, partitions: Iterable[str]) -> Iterator[Span]:
+    """All that is recorded of faults, the quorum, every node, and these partitions."""
+    yield from _faults(history)
+    yield from _quorum(history)
+    for node in history.nodes():
+        yield from _node(history, node)
+    for name in partitions:
+        yield from _partition(history, name)
 
 
 def _faults(history: History) -> Iterator[Span]:

@@ -30,6 +30,8 @@ class RequestKind:
 
     requests: Counter[int] = field(default_factory=Counter)
     """By version."""
+    errors: Counter[str] = field(default_factory=Counter)
+    """The errors in the answers, by their names."""
     request_queue: DurationSummary = field(default_factory=DurationSummary)
     local: DurationSummary = field(default_factory=DurationSummary)
     remote: DurationSummary = field(default_factory=DurationSummary)
@@ -55,7 +57,8 @@ class RequestKind:
 
 
 class Timing:
-    """One request. Every method is called at most once, in their order; one whose connection goes is not counted to its end."""
+    """One request. Every method but `refused` is called at most once, in their order; one whose connection goes is not counted to
+    its end."""
 
     __slots__ = ("_answered_ns", "_began_ns", "_kinds", "_left_ns", "_waited_ns", "_worked_ns")
 
@@ -64,6 +67,11 @@ class Timing:
         self._waited_ns = waited_ns
         self._began_ns = self._answered_ns = self._left_ns = perf_counter_ns()
         self._worked_ns = -1
+
+    def refused(self, errors: Counter[str]) -> None:
+        """Note the errors of the answer; this alone may be called more than once."""
+        for kind in self._kinds:
+            kind.errors.update(errors)
 
     def handled(self) -> None:
         """Note that the loop has done what it can do at once."""

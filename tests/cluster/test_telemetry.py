@@ -12,10 +12,11 @@ from prometheus_client.parser import text_string_to_metric_families
 from kraftlite.cli.main import cli
 from kraftlite.client.admin import alter_configs
 from kraftlite.local.client import cluster_at
-from kraftlite.local.state import load
+from kraftlite.local.state import LocalNode, load
 from kraftlite.model.messages.choices import AlterConfigOp, ConfigResourceType
 from tests.harness.local import CALM, Cluster, running, wait_for
 
+BYTES = [f"kafka_server_raftchannelmetrics_{way}_byte_total" for way in ("incoming", "outgoing")]
 pytestmark = [pytest.mark.cluster, pytest.mark.slow]
 
 
@@ -64,3 +65,18 @@ def test_tm_04_librdkafka_pushes_and_its_metrics_are_on_the_page(cluster: Cluste
     assert shown.exit_code == 0 and "mine-p (" in shown.output and "  kafka_client_producer_request_latency_avg " in shown.output
     assert values(cluster, "other") == {}, "no subscription is for it"
     consumer.close()
+
+
+def test_ce_30_the_bytes_between_nodes_are_on_their_pages(cluster: Cluster) -> None:
+    """Which nodes of one process do not have."""
+
+    def told(node: LocalNode) -> dict[str, float]:
+        with urllib.request.urlopen(f"http://{node.metrics}/metrics", timeout=10) as page:
+            families = text_string_to_metric_families(page.read().decode())
+            return {it.name: it.value for family in families for it in family.samples if it.name in BYTES}
+
+    for node in load(cluster.data_dir).nodes:
+        if not node.is_controller:
+            first = told(node)
+            assert set(first) == set(BYTES) and min(first.values()) > 0
+            wait_for("more of them", lambda: all(told(node)[name] > first[name] for name in BYTES))  # noqa: B023

@@ -16,7 +16,7 @@ from kraftlite.host.loop_lag import LoopLag
 from kraftlite.node.metrics import register_gauges
 from kraftlite.node.traffic_metrics import register_loop_lag, register_traffic
 from kraftlite.obs.metrics import Metrics
-from tests.harness.boards import DARK, ENOUGH, NOT_OURS, Series, panels, series_of
+from tests.harness.boards import DARK, ENOUGH, NOT_OURS, OVER_SOCKETS, Series, panels, series_of
 from tests.harness.embedded import Embedded, embedded
 from tests.harness.local import wait_for
 
@@ -75,7 +75,7 @@ def dark(samples: Samples) -> set[str]:
 
 def expected() -> set[str]:
     """The panels that may be dark."""
-    return DARK | {line for _, line in panels() if all(it.name.startswith(NOT_OURS) for it in series_of(line))}
+    return DARK | OVER_SOCKETS | {line for _, line in panels() if all(it.name.startswith(NOT_OURS) for it in series_of(line))}
 
 
 @pytest.fixture(scope="module")

@@ -147,17 +147,16 @@ BOARDS: Final[dict[str, tuple[str, ...]]] = {
     ),
 }
 
-ENOUGH: Final = 125
-"""The panels that have data under load."""
+ENOUGH: Final = 126
+"""The panels that have data under load, of nodes in one process."""
+OVER_SOCKETS: Final = frozenset(f"{_CHANNEL}{it}_byte_total" for it in ("incoming", "outgoing"))
+"""The two more that nodes with a network between them have (`tests/cluster/test_telemetry.py`)."""
 NOT_OURS: Final = ("jvm_", "container_", "kubelet_", "kafka_tier_", "kafka_log_log_tiersize")
 """A virtual machine for Java, Kubernetes and tiered storage, which a node does not have."""
 DARK: Final = frozenset(
     {
-        "rate:kafka_server_raftchannelmetrics_incoming_byte_total",
-        "rate:kafka_server_raftchannelmetrics_outgoing_byte_total",
         f"b:{_CONTROLLER}offlinepartitionscount",
         *(f"b:{_REPLICAS}straypartitions{it}" for it in ("count", "misclassifiedcount", "totalsize")),
-        f"b:rate:{_REQUESTS}errorspersec{{error}}",
         *(f"b:{_REQUESTS}{it}{{request=FetchFollower,quantile}}" for it in _PARTS if it not in ("localtimems", "remotetimems")),
         "b:kafka_network_acceptor_acceptorblockedpercent",
         f"b:{_TOPICS}producemessageconversionspersec",

@@ -1,8 +1,8 @@
-"""A follower that says nothing leaves the ISR in bounded time (RP-19): until it does, nothing is committed."""
+"""A follower that says nothing, or lags, leaves the ISR in bounded time (RP-19, RP-20): until it does, nothing is committed."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from kraftlite.broker.lifecycle_core import BrokerState
@@ -33,11 +33,18 @@ class _Watch:
     """Its leadership began, or it has proposed to shrink: the time before does not count."""
     behind_us: dict[NodeId, int]
     """Since when a member is known to lack something."""
+    marks: dict[NodeId, tuple[int, int]] = field(default_factory=dict)
+    """Member → where the log ended at a look, and when that was. It moves on when the member has asked for what is behind it."""
 
 
 class IsrLag(ReplicaChecker):
     """A leader proposes to remove a member of its ISR that lacks records when no fetch of it can have arrived for one and a half
-    `replica.lag.time.max.ms`: it looks every half of it, until it is on its way out."""
+    `replica.lag.time.max.ms`: it looks every half of it, until it is on its way out. So it does with one that fetches, and in all
+    that time has not got to where the log ended at its beginning.
+
+    A member counts as caught up at the time of a fetch that reached the LEO of then, or of the fetch before. In either case the
+    log had not gone beyond what the member has asked for, so a mark is never older than what a sound leader goes by.
+    """
 
     only_events = (IsrShrinkProposed,)
     only_methods = (REPLICA_FETCH,)
@@ -62,6 +69,7 @@ class IsrLag(ReplicaChecker):
             watch = self._watches.get((node.node_id, node.boots, event.tp))
             if watch is not None:
                 watch.since_us = now_us
+                watch.marks.clear()  # who is put out may be back before the next look: a fetch at the HW is enough for that
 
     def on_step(self, node: SimHost) -> None:
         now_us = self.world.cluster.loop.now_us()
@@ -89,8 +97,12 @@ class IsrLag(ReplicaChecker):
             return
         lag_us = node.config.get_int("replica.lag.time.max.ms") * 1_000_000_000 // (1_000_000 + node.slowest_ppm)
         for member in watch.leader.isr.committed:
-            if member == node.node_id or self.facts.asked_up_to(member, view, partition.leader_epoch) >= partition.log.leo:
+            if member == node.node_id:
+                continue
+            asked = self.facts.asked_up_to(member, view, partition.leader_epoch)
+            if asked >= partition.log.leo:
                 watch.behind_us.pop(member, None)
+                watch.marks.pop(member, None)
                 continue
             behind_us = now_us - watch.behind_us.setdefault(member, now_us)
             silent_us = now_us - max(watch.since_us, self._heard_us.get((member, node.node_id), 0))
@@ -98,4 +110,12 @@ class IsrLag(ReplicaChecker):
                 self.fail(
                     f"{view.text} keeps node {member} in its ISR {watch.leader.isr.committed}, which lacks records up to "
                     f"{partition.log.leo} and was not heard of for {silent_us // 1000} ms"
+                )
+            end, since_us = watch.marks.get(member, (-1, now_us))
+            if asked >= end:
+                watch.marks[member] = (partition.log.leo, now_us)
+            elif now_us - since_us > lag_us * 3 // 2 + _SLACK_US:
+                self.fail(
+                    f"{view.text} keeps node {member} in its ISR {watch.leader.isr.committed}, which asked for {asked} and has "
+                    f"not got to {end}, where the log ended {(now_us - since_us) // 1000} ms ago"
                 )

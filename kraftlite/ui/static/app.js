@@ -216,10 +216,10 @@ async function recall(now) {
     if (page.view === "overview" || page.view === "timeline") page.stories = (await get("/api/v1/stories")).stories;
     if (page.view === "timeline") page.lanes = await get(`/api/v1/timeline?since=${Math.round(page.range()[0])}`);
     if (page.view === "clients") page.outages = (await get("/api/v1/outages")).outages;
-    if (page.view === "quorum") page.told = (await get("/api/v1/stories?kind=controller")).stories;
+    if (page.view === "quorum") page.told = (await get("/api/v1/stories?quiet=1&kind=controller")).stories;
     if (page.view === "partition") {
       const name = page.subject || (page.rows[0] && page.rows[0].name);
-      page.told = name ? (await get(`/api/v1/stories?kind=partition&name=${encodeURIComponent(name)}`)).stories : [];
+      page.told = name ? (await get(`/api/v1/stories?quiet=1&kind=partition&name=${encodeURIComponent(name)}`)).stories : [];
     }
   } catch (error) {
     if (error.status === 404) page.told = [];

@@ -283,6 +283,7 @@ class KafkaApis:
     def _api_versions(self, call: Call) -> None:
         software = parse_api_versions(call.frame, call.pos, call.version)
         if software is not None and not (_SOFTWARE.fullmatch(software.name) and _SOFTWARE.fullmatch(software.version)):
+            call.note_error(ErrorCode.INVALID_REQUEST)
             call.send((encode_api_versions(call.correlation_id, call.version, error=ErrorCode.INVALID_REQUEST, ranges=()),))
             return
         if software is not None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import traceback
+from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple, Protocol, TypeAlias, TypeVar
@@ -145,6 +146,16 @@ class Call:
             parts = self.meter.answered(parts, self.version, 9 if self.version >= self.api.flexible_from else 8)
         self.slot.send(parts)
 
+    def note_errors(self, errors: Counter[str]) -> None:
+        """Count errors that the answer tells, by name, where somebody wants to know."""
+        if errors and self.slot.timing is not None:
+            self.slot.timing.refused(errors)
+
+    def note_error(self, error: ErrorCode) -> None:
+        """Do as `note_errors`, of one error; NONE is none. What is answered well does not call it, and pays nothing."""
+        if error is not ErrorCode.NONE:
+            self.note_errors(Counter((error.name,)))
+
     def send_body(self, body: bytes) -> None:
         """Send a response body behind its header."""
         self.send((response_head(self.correlation_id, len(body), self.version >= self.api.flexible_from), body))
@@ -210,6 +221,7 @@ class Call:
         )
         if self.slot.done:
             return
+        self.note_error(ErrorCode.UNKNOWN_SERVER_ERROR)
         body = refusal(self.api.key, self.version)
         if body is None:
             self.slot.fail(f"{self.api.name} failed: {type(error).__name__}")
@@ -311,13 +323,34 @@ def cold(
 async def _answer(call: Call, request: Any, adapt: Adapter, codec: HandCodec | None = None) -> None:
     rights, guard = call.rights, call.api.guard
     values = await (adapt(call, request) if rights is None or guard is None else guard(call, rights, request, adapt))
+    counts = call.slot.timing is not None
     if codec is not None:
+        if counts:
+            call.note_errors(errors_in(values))
         call.send_body(codec.encode(call.version, values))
         return
     from kraftlite.protocol.kio_codec import encode_response, entries_in
 
+    def encode() -> tuple[bytes, Counter[str]]:
+        return encode_response(call.api.key, call.version, values), errors_in(values) if counts else Counter()
+
     entries = entries_in(values, OFF_LOOP_ITEMS)
-    if entries < OFF_LOOP_ITEMS:
-        call.send_body(encode_response(call.api.key, call.version, values))
-    else:
-        call.send_body(await call.ctx.off_loop.run(entries, lambda: encode_response(call.api.key, call.version, values)))
+    body, errors = encode() if entries < OFF_LOOP_ITEMS else await call.ctx.off_loop.run(entries, encode)
+    call.note_errors(errors)
+    call.send_body(body)
+
+
+def errors_in(values: Mapping[str, object]) -> Counter[str]:
+    """Count the errors that a response tells, by name: of itself, and of each entry of its lists."""
+    found: Counter[str] = Counter()
+    left: list[object] = [values]
+    while left:
+        value = left.pop()
+        if isinstance(value, Mapping):
+            code = value.get("error_code")
+            if code:
+                found[ErrorCode(code).name] += 1
+            left.extend(inner for inner in value.values() if isinstance(inner, list | tuple | Mapping))
+        elif isinstance(value, list | tuple):
+            left.extend(inner for inner in value if isinstance(inner, list | tuple | Mapping))
+    return found

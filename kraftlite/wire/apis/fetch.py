@@ -7,6 +7,7 @@ Source: CP-18 to CP-21.
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from itertools import groupby
 from typing import TypeVar
@@ -146,6 +147,7 @@ async def _send_large(call: Call, found: FetchPlan, results: list[FetchResult]) 
     for some in _steps(items):
         _topics(call, some, nodes, topics)
         await asyncio.sleep(0)
+    call.note_error(found.error)
     parts = await call.ctx.off_loop.run(
         len(items),
         lambda: encode_fetch(
@@ -197,6 +199,7 @@ def _domain(call: Call, request: FetchRequest) -> FetchCall:
 def _refuse(call: Call, asked: FetchCall) -> None:
     """Answer as Kafka does to a request that makes no sense to it."""
     error = ErrorCode.UNKNOWN_SERVER_ERROR
+    call.note_errors(Counter({error.name: 1 + len(asked.partitions)}))
     topics: list[FetchedTopic] = []
     for (name, topic_id), found in groupby(asked.partitions, key=lambda it: (it.key.name, it.key.topic_id)):
         partitions = [FetchedPartition(it.key.partition, error, -1, -1, -1, None, -1, b"", None, None) for it in found]
@@ -208,6 +211,8 @@ def _send(call: Call, found: FetchPlan, answered: FetchAnswer) -> None:
     nodes: dict[int, Node] = {}
     topics: list[FetchedTopic] = []
     _topics(call, answered.items, nodes, topics)
+    if answered.error is not ErrorCode.NONE:
+        call.note_error(answered.error)
     parts = encode_fetch(
         call.correlation_id,
         call.version,
@@ -244,8 +249,10 @@ def _topics(call: Call, items: Sequence[FetchedItem], nodes: dict[int, Node], to
 def _partition(call: Call, item: FetchedItem, nodes: dict[int, Node] | None) -> FetchedPartition:
     result = item.result
     leader = None
-    if nodes is not None and result.leader is not None and result.error in _HINTED:
-        leader = hint(call.ctx, call.listener, result.leader, nodes)
+    if result.error is not ErrorCode.NONE:
+        call.note_error(result.error)
+        if nodes is not None and result.leader is not None and result.error in _HINTED:
+            leader = hint(call.ctx, call.listener, result.leader, nodes)
     diverging = result.diverging
     aborted: Sequence[tuple[int, int]] | None = result.aborted
     return FetchedPartition(

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from copy import copy
 from typing import Any, Final, NamedTuple, Protocol
 from uuid import UUID
@@ -116,6 +117,7 @@ def metadata_api(encoded: EncodedTopics) -> Api:
         call.frame = memoryview(b"")
         refused = _refuse(call.version, request)
         if refused is not ErrorCode.NONE:
+            call.note_errors(_refused_errors(call.version, request, refused))
             call.send((_refused(call, request, refused),))
             return
         rights = call.rights
@@ -131,6 +133,8 @@ def metadata_api(encoded: EncodedTopics) -> Api:
             call.spawn(lambda: _metadata_off_loop(call, request, encoded), "kafka-Metadata")
             return
         operations = _topic_operations(request)
+        if found.unknown:
+            call.note_errors(_errors_of(found.unknown))
         topics = [encode_topic(unknown, call.version, operations) for unknown in found.unknown]
         topics += [encoded.topic(call, topic, operations) for topic in found.known]
         call.send((_response(call, request, encoded.brokers(call), _controller(call), topics),))
@@ -169,6 +173,7 @@ async def _metadata_seen(call: Call, request: MetadataRequest, encoded: EncodedT
     if refused is ErrorCode.NONE:
         await _metadata_off_loop(call, request, encoded, await _seen(call, request, rights))
     else:
+        call.note_errors(_refused_errors(call.version, request, refused))
         call.send((_refused(call, request, refused),))
 
 
@@ -230,10 +235,10 @@ async def _metadata_off_loop(call: Call, request: MetadataRequest, encoded: Enco
     def on_topic(name: str | None) -> int:
         return everything if seen is None or seen.operations is None else seen.operations.get(name or "", 0)
 
-    def look_up_and_encode() -> tuple[Sequence[str], dict[tuple[int, str, int], bytes], bytes]:
+    def look_up_and_encode() -> tuple[Sequence[str], dict[tuple[int, str, int], bytes], bytes, Counter[str]]:
         refused = _refuse(version, request)
         if refused is not ErrorCode.NONE:
-            return (), {}, _refused(call, request, refused)
+            return (), {}, _refused(call, request, refused), _refused_errors(version, request, refused)
         view = MetadataCache(ctx.cluster_id)
         view.set_image(image)
         found = look_up(image.topics, queries)
@@ -247,12 +252,14 @@ async def _metadata_off_loop(call: Call, request: MetadataRequest, encoded: Enco
             if one is None:
                 one = new[key] = _encode(view, topic, listener, version, operations)
             topics.append(one)
-        return found.creatable, new, _response(call, request, brokers, controller_id, topics, on_cluster)
+        response = _response(call, request, brokers, controller_id, topics, on_cluster)
+        return found.creatable, new, response, _errors_of((*found.unknown, *denied))
 
     if seen is None or not _is_small(image, seen.queries):
-        creatable, new, response = await ctx.off_loop.run(cost, look_up_and_encode)
+        creatable, new, response, errors = await ctx.off_loop.run(cost, look_up_and_encode)
     else:
-        creatable, new, response = look_up_and_encode()
+        creatable, new, response, errors = look_up_and_encode()
+    call.note_errors(errors)
     encoded.learn(image, new)
     call.send((response,))
     if request.allow_auto_topic_creation and ctx.settings.auto_create_topics:
@@ -307,6 +314,15 @@ def _refuse(version: int, request: MetadataRequest) -> ErrorCode:
     if version < IDS_FROM:
         return ErrorCode.INVALID_REQUEST if nameless or by_id else ErrorCode.NONE
     return ErrorCode.UNKNOWN_SERVER_ERROR if nameless and not by_id else ErrorCode.NONE
+
+
+def _errors_of(topics: Iterable[TopicMetadata]) -> Counter[str]:
+    return Counter(topic.error.name for topic in topics if topic.error is not ErrorCode.NONE)
+
+
+def _refused_errors(version: int, request: MetadataRequest, error: ErrorCode) -> Counter[str]:
+    """Count the errors of `_refused`."""
+    return Counter({error.name: len(request.topics or ()) + (version >= IDS_FROM)})
 
 
 def _refused(call: Call, request: MetadataRequest, error: ErrorCode) -> bytes:

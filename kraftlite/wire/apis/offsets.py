@@ -76,9 +76,9 @@ def _listed(
     times: Counter[tuple[str, int]],
 ) -> ListedOffset:
     if request.isolation_level not in (0, 1):
-        return ListedOffset(partition.partition, ErrorCode.UNKNOWN_SERVER_ERROR, -1, -1, -1)
+        return _not_listed(call, partition.partition, ErrorCode.UNKNOWN_SERVER_ERROR)
     if rights is not None and not rights.topic(Operation.DESCRIBE, name):
-        return ListedOffset(partition.partition, ErrorCode.TOPIC_AUTHORIZATION_FAILED, -1, -1, -1)
+        return _not_listed(call, partition.partition, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
     found = list_offset(
         call.ctx,
         OffsetQuery(TopicPartition(name, partition.partition), partition.timestamp, _epoch(partition.current_leader_epoch)),
@@ -87,7 +87,14 @@ def _listed(
         debug=request.replica_id == DEBUG_CONSUMER,
         duplicate=times[name, partition.partition] > 1,
     )
+    if found.error is not ErrorCode.NONE:
+        call.note_error(found.error)
     return ListedOffset(partition.partition, found.error, found.timestamp, found.offset, found.leader_epoch)
+
+
+def _not_listed(call: Call, partition: int, error: ErrorCode) -> ListedOffset:
+    call.note_error(error)
+    return ListedOffset(partition, error, -1, -1, -1)
 
 
 async def _offset_for_leader_epoch(call: Call, request: Any) -> Mapping[str, object]:

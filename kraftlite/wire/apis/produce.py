@@ -119,6 +119,8 @@ def _finish_unanswered(call: Call, results: Sequence[ProduceResult]) -> None:
     """acks=0: the client learns of a failure only by losing its connection (RP-01)."""
     if call.meter is not None:
         call.meter.skip()
+    for result in results:
+        call.note_error(result.error)
     failed = next((result for result in results if result.error is not ErrorCode.NONE), None)
     if failed is None:
         call.slot.skip()
@@ -137,10 +139,11 @@ def _encode(
         partitions: list[ProducedPartition] = []
         for _ in range(count):
             result = next(found)
-            leader = None
-            if hints and result.leader is not None and result.error is ErrorCode.NOT_LEADER_OR_FOLLOWER:
-                leader = hint(call.ctx, call.listener, result.leader, nodes)
-            error = result.error
+            leader, error = None, result.error
+            if error is not ErrorCode.NONE:
+                call.note_error(error)
+                if hints and result.leader is not None and error is ErrorCode.NOT_LEADER_OR_FOLLOWER:
+                    leader = hint(call.ctx, call.listener, result.leader, nodes)
             partitions.append(
                 ProducedPartition(
                     result.tp.partition,

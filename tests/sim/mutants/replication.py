@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from kraftlite.log.epochs import LeaderEpochCache
 from kraftlite.replication import consume, follower_state, manager, sessions
+from kraftlite.replication.follower_progress import FollowerProgress
 from kraftlite.replication.leader import LeaderState
 from kraftlite.replication.manager import ReplicaManager
 from kraftlite.replication.partition import Partition
 from kraftlite.replication.sessions import FetchServer, SessionEntry
 from kraftlite.sim.scenes import overtaken_join
 from tests.sim.mutants.catalog import mutant
-from tests.sim.mutants.lenses import playing
+from tests.sim.mutants.lenses import configured, playing
 from tests.sim.mutants.patching import Patch
+from tests.sim.mutants.scenes import lagging_followers, two_histories
 
 
 @mutant(
@@ -47,6 +50,23 @@ def isr_never_shrinks(patch: Patch) -> None:
     patch.edit(LeaderState, "lagging", ("return tuple(found)", "return ()"))
 
 
+def followers_that_lag(patch: Patch) -> None:
+    """Every run has followers that get one batch with each fetch, and links on which that takes long."""
+    playing(lagging_followers)(patch)
+    configured(replica_fetch_response_max_bytes="1", replica_lag_time_max_ms="1000", replica_fetch_wait_max_ms="50")(patch)
+
+
+@mutant(
+    "any-fetch-is-caught-up",
+    "a follower counts as caught up whenever it fetches, however far behind",
+    expects=("IsrLag",),
+    lens=followers_that_lag,
+)
+def any_fetch_is_caught_up(patch: Patch) -> None:
+    """RP-20, KIP-16: a member that falls further and further behind holds the HW back, and all who wait for it."""
+    patch.edit(FollowerProgress, "fetched", ("if fetch_offset >= leader_leo:", "if True:"))
+
+
 @mutant(
     "refused-isr-change-stays",
     "an ISR change that the controller has refused is waited for all the same",
@@ -70,6 +90,17 @@ def divergence_by_offset(patch: Patch) -> None:
     """KIP-101, KIP-279 (KAFKA-6361): after two quick changes of leader the logs differ at the same offsets."""
     rule = "if last_fetched_epoch is not None and fetch_offset >= log.log_start_offset:"
     patch.edit(consume, "find_divergence", (rule, "if False:"), also=(sessions,))
+
+
+@mutant(
+    "epoch-end-names-the-epoch-asked",
+    "a leader that does not know an epoch gives the end of the one before it in that epoch's name",
+    expects=("28", "25", "30", "33", "liveness", "crash"),
+    lens=playing(two_histories),
+)
+def epoch_end_names_the_epoch_asked(patch: Patch) -> None:
+    """KIP-279 (KAFKA-6361): the follower takes what it wrote in that epoch for its leader's, and keeps it."""
+    patch.edit(LeaderEpochCache, "end_offset_for", ("leader_epoch=floor", "leader_epoch=epoch"))
 
 
 @mutant("diverging-fetch-counts", "the fetch of a follower whose log has parted counts for HW and ISR", expects=("25", "26"))

@@ -29,7 +29,7 @@ RESERVED = ("_total", "_sum", "_bucket", "_count")
 LABELS = {
     *("version", "event", "broker", "quantile", "current_state", "current_vote_directory_id"),
     *("topic", "partition", "user", "client_id", "listener", "ip", "kind", "clientid"),
-    *("request", "client_software_name", "client_software_version", "le", "consumergroup"),
+    *("request", "error", "service", "client_software_name", "client_software_version", "le", "consumergroup"),
 }
 """The bounds: `kraftlite.metrics.partitions.max` for topics and partitions, 100 series of each quota, 50 of software."""
 

@@ -16,8 +16,11 @@ import pytest
 
 import kraftlite
 from kraftlite.broker.quotas import BrokerQuotas
+from kraftlite.model.errors import ErrorCode
 from kraftlite.model.messages.security import QuotaEntityPart
 from kraftlite.quotas.matching import CONNECTION, FETCH, MUTATION, PRODUCE
+from kraftlite.wire.apis.call import Call
+from kraftlite.wire.request_times import RequestTimes
 from tests.harness.wire_fakes import Harness, RawClient, batch, topic_uuid
 from tests.spec.wire.test_produce_fetch import fetch, produce
 
@@ -58,7 +61,28 @@ async def asked(client: RawClient, kind: str) -> None:
     if kind == "produce":
         await client.call(0, 12, produce(("events", 0, bytes(batch(b"v")))))
     else:
-        await client.call(1, 16, fetch((topic_uuid(1), 0, 0)))
+        answer = await client.call(1, 16, fetch((topic_uuid(0), 0, 0)))
+        assert [one.error_code for topic in answer.responses for one in topic.partitions] == [ErrorCode.NONE]
+
+
+async def names_called(kind: str) -> set[str]:
+    """The functions of `wire/apis/call.py` that a request calls on a node with a metrics page."""
+    found: set[str] = set()
+
+    def note(frame: FrameType, event: str, _argument: object) -> None:
+        if event == "call" and frame.f_code.co_filename.endswith("wire/apis/call.py"):
+            found.add(frame.f_code.co_name)
+
+    async with Harness() as h:
+        h.apis.times = RequestTimes()
+        client = await h.client()
+        await asked(client, kind)
+        sys.setprofile(note)
+        try:
+            await asked(client, kind)
+        finally:
+            sys.setprofile(None)
+    return found
 
 
 async def calls_of(kind: str, quotas: dict[Any, Any] | None = None) -> Calls:
@@ -83,6 +107,13 @@ async def test_without_quotas_and_authorizer_a_request_calls_nothing_of_them(kin
     calls = await calls_of(kind)
     assert calls.total() > 10 * REQUESTS, "this counts"
     assert of_what_nobody_asked_for(calls) == {}
+
+
+@pytest.mark.parametrize("kind", ["produce", "fetch"])
+async def test_counting_errors_costs_a_request_without_any_no_call(kind: str) -> None:
+    found = await names_called(kind)
+    assert "send" in found, "this sees the calls"
+    assert not {Call.note_error.__name__, Call.note_errors.__name__} & found
 
 
 @pytest.mark.parametrize("kind", ["produce", "fetch"])

@@ -186,3 +186,34 @@ def test_a_local_cluster_with_its_ledger_and_a_node_that_comes(tmp_path: Path) -
     sources = logs.cluster_files(tmp_path, ())
     found = followed(sources, lambda: cluster(tmp_path, 1, 2, 3), (tmp_path / "cluster.json").unlink, lambda: None)
     assert [line.event.node for line in found] == [1, 2, 2, 3]
+
+
+def led(ms: int, node: int, topic: str, epoch: int, record: int) -> dict[str, object]:
+    more = {"leader_epoch": epoch, "partition_epoch": epoch, "isr": [2, 3], "min_isr": 1, "epoch_start_offset": 0, "hw": 0}
+    return {
+        "ts": ms, "node": node, "event": "partition.leader_started", "tp": [topic, 0], **more, "cause": f"record@{record}",
+    }  # fmt: skip
+
+
+def test_a_story_has_its_lines_and_no_others(tmp_path: Path) -> None:
+    path = tmp_path / "trace"
+    lines = [led(NOW, 2, "orders", 3, 8), led(NOW, 2, "other", 3, 9), led(NOW + 5, 3, "orders", 4, 11)]
+    lines.append({"ts": NOW + 6, "node": 3, "event": "raft.fetch_timed_out", "leader_id": 1})
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    told = [json.loads(line) for line in run("--trace", str(path), "--story", "orders-0", "--json").stdout.splitlines()]
+    assert [(it["ts"] - NOW, it["node"], it["tp"]) for it in told] == [(0, 2, ["orders", 0]), (5, 3, ["orders", 0])]
+    assert events("--trace", str(path), "--story", "partition=orders-0", "--node", "3") == ["partition.leader_started"]
+
+
+@pytest.mark.parametrize(
+    ("story", "status", "words"),
+    [
+        (["--story", "none-0"], 1, "none-0"),
+        (["--story", "node=x"], 2, "--story node=x"),
+        (["--story", "nonsense=x"], 2, "--story nonsense=x"),
+        (["--story", "orders-0", "--follow"], 2, "excludes --follow"),
+    ],
+)
+def test_a_story_of_nothing_is_refused(files: list[str], story: list[str], status: int, words: str) -> None:
+    done = run("--trace", files[2 + 1], *story)
+    assert done.exit_code == status and words in done.stderr

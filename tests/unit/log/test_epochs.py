@@ -97,3 +97,56 @@ def test_rp_28_entries_always_increase(commands: list[tuple[str, int, int]]) -> 
             cache.truncate_from_start(first)
         entries = cache.entries
         assert all(a[0] < b[0] and a[1] < b[1] for a, b in itertools.pairwise(entries))
+
+
+class ModelLog:
+    """A log as the list of the epochs of its records. Slow, and says the same as the cache."""
+
+    def __init__(self) -> None:
+        self.start = 0
+        self.epochs: list[int] = []
+
+    @property
+    def leo(self) -> int:
+        return self.start + len(self.epochs)
+
+    def end_offset_for(self, epoch: int) -> tuple[int, int] | None:
+        if not self.epochs or epoch > self.epochs[-1]:
+            return None
+        known = [it for it in self.epochs if it <= epoch]
+        return (known[-1] if known else epoch, self.start + len(known))
+
+    def entries(self) -> tuple[tuple[int, int], ...]:
+        first_of = {epoch: self.start + at for at, epoch in reversed(list(enumerate(self.epochs)))}
+        return tuple(sorted(first_of.items()))
+
+
+log_steps = st.tuples(st.sampled_from(("append", "append", "end", "start")), st.integers(0, 3), st.integers(1, 4))
+
+
+@settings(max_examples=200)
+@given(st.lists(log_steps, max_size=20))
+def test_rp_28_29_the_cache_says_what_the_records_say(commands: list[tuple[str, int, int]]) -> None:
+    """Cuts fall on the starts of epochs as often as between them, and epochs are asked for of which there is no record."""
+    cache, log = LeaderEpochCache(), ModelLog()
+    for name, step, count in commands:
+        if name == "append":
+            epoch = (log.epochs[-1] if log.epochs else 0) + step
+            cache.assign(epoch, log.leo)
+            log.epochs += [epoch] * count
+        elif name == "end":
+            offset = max(log.start, log.leo - step * count)
+            cache.truncate_from_end(offset)
+            del log.epochs[offset - log.start :]
+        elif log.epochs:
+            offset = min(log.start + step, log.leo - 1)
+            cache.truncate_from_start(offset)
+            del log.epochs[: offset - log.start]
+            log.start = offset
+        assert cache.entries == log.entries()
+        assert cache.latest_epoch == (log.epochs[-1] if log.epochs else None)
+        for epoch in range(-1, (log.epochs[-1] if log.epochs else 0) + 3):
+            found = cache.end_offset_for(epoch, log.leo)
+            expected = None if epoch < 0 else log.end_offset_for(epoch)
+            assert (None if found is None else (found.leader_epoch, found.end_offset)) == expected, epoch
+        assert [cache.epoch_at(it) for it in range(log.start, log.leo)] == log.epochs

@@ -6,6 +6,8 @@ import random
 
 import pytest
 
+from kraftlite.log.config import LogConfig
+from kraftlite.metadata.records import PartitionChangeRecord
 from kraftlite.model.errors import ApiError, ErrorCode
 from kraftlite.model.ids import NodeId
 from kraftlite.model.messages.controller import AlterPartitionItem
@@ -203,6 +205,29 @@ def test_counts_for_metrics() -> None:
     state = manager.replica_states(("orders",))[0]
     assert (state.is_leader, state.isr, state.topic_id) == (True, (1, 2), TOPIC_ID)
     assert manager.replica_states(("other",)) == ()
+
+
+def test_reassigning_partitions_count_at_their_leader_until_it_is_over() -> None:
+    c = StepCluster()
+    c.create(isr=(1, 2, 3))
+    counts = [c[broker].manager.counts for broker in (1, 2)]
+    assert [it.reassigning() for it in counts] == [0, 0]
+    for change, wanted in (({"removing_replicas": (NodeId(3),)}, 1), ({"removing_replicas": ()}, 0)):
+        c.controller.write(PartitionChangeRecord(topic_id=TOPIC_ID, partition=0, **change))
+        c.publish()
+        assert [it.reassigning() for it in counts] == [wanted, 0]
+
+
+def test_a_batch_is_counted_as_failed_unless_clients_may_expect_its_refusal() -> None:
+    c = StepCluster(log_config=LogConfig(min_insync_replicas=2))
+    c.create(isr=(1,))
+    traffic = c[1].partition().traffic
+    c[1].produce(["x"], acks=-1)
+    assert (traffic.failed_produces, traffic.produces) == (1, 0), "NOT_ENOUGH_REPLICAS"
+    c[2].produce(["x"], acks=1)
+    assert c[2].partition().traffic.failed_produces == 0, "NOT_LEADER_OR_FOLLOWER"
+    assert c[1].consume(99).error is ErrorCode.OFFSET_OUT_OF_RANGE
+    assert traffic.failed_fetches == 0
 
 
 def test_metadata_from_before_a_restart_does_not_make_a_leader() -> None:

@@ -146,6 +146,23 @@ async def until(condition: Any, seconds: float = 5) -> None:
         await asyncio.sleep(0.005)
 
 
+async def test_bytes_are_counted_by_service_at_the_node_that_asks() -> None:
+    async with pair() as (client, endpoint, _, server, _):
+        assert client.channel_bytes == {}
+        await client.call(endpoint, VOTE, vote_request(), 5_000)
+        raft = client.channel_bytes["Raft"]
+        votes = (raft.sent, raft.received)
+        assert min(votes) > 0
+        for size in (1, 100_000):
+            before = raft.received
+            await client.call(endpoint, RAFT_FETCH, fetch_request(max_bytes=size), 5_000)
+            assert size < raft.received - before < size + 1_000, "of a stream, too"
+        assert raft.sent > votes[0] and set(client.channel_bytes) == {"Raft"}
+        with pytest.raises(ApiError):
+            await client.call(endpoint, VOTE, vote_request(1_000), 5_000)
+        assert server.channel_bytes == {}, "what it answers, who asked counts"
+
+
 async def test_port_0_binds_a_port_and_calls_are_answered() -> None:
     async with pair() as (client, endpoint, *_):
         assert endpoint.host == "127.0.0.1" and endpoint.port > 0

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from kraftlite.model.messages.methods import REPLICA_FETCH
 from kraftlite.sim.checkers.base import CheckerFactory
 from kraftlite.sim.checkers.isr_lag import IsrLag
 from kraftlite.sim.checkers.producer_state import ProducerStateKept
@@ -39,6 +40,20 @@ def a_leader_that_looks_at_no_laggard(cluster: Orders) -> None:
     object.__setattr__(partition, "check_isr", lambda now_ms: None)
     cluster.only_leader_writes()
     cluster.go(12_000)
+
+
+@CASES.breaks(IsrLag, r"keeps node \d in its ISR .*, which asked for 3 and has not got to 4, where the log ended \d+ ms ago")
+def a_leader_to_whom_every_fetch_says_that_all_is_well(cluster: Orders) -> None:
+    leader = cluster.leader.node_id
+    partition = cluster.partition(cluster.leader)
+    object.__setattr__(partition, "check_isr", lambda now_ms: None)
+    cluster.only_leader_writes()
+    again = cluster.ask_fetch(partition.leader_epoch)
+    followers = [it for it in partition.replicas if it != leader]
+    for _ in range(24):
+        for follower in followers:
+            cluster._tell(lambda it, who=follower: it.on_call(who, leader, REPLICA_FETCH, again))
+        cluster.go(500)
 
 
 @pytest.mark.parametrize(("checker", "violate", "words"), CASES, ids=CASES.ids)

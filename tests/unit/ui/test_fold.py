@@ -47,6 +47,18 @@ def test_unknown_is_never_zero() -> None:
     assert "warn: broker 5 has no process" in top(state)
 
 
+def test_of_a_quorum_that_nobody_has_heard_of_the_top_says_so() -> None:
+    """A page that is started when all nodes are dead."""
+    unheard = [controller(it, age_ms=None, process="stopped") for it in (1, 2, 3)]
+    state = fold(*unheard, broker(4, age_ms=None, process="stopped"))
+    assert top(state)[0] == "alarm: nobody has said anything of the quorum: no controller has a process"
+    assert (state["quorum"]["verdict"]["kind"], state["quorum"]["verdict"]["leader"]) == ("unknown", None)
+    assert state["headlines"][0]["about"] == {"kind": "controller", "name": ""}
+    starting = fold(*unheard[1:], controller(1, age_ms=None), broker(4))
+    assert "info: nobody has said anything of the quorum: no controller has been heard yet" in top(starting)
+    assert not any("of the quorum" in line for line in top(fold(*QUORUM, broker(4))))
+
+
 def test_a_replica_that_has_said_nothing_has_no_offsets() -> None:
     state = fold(broker(5, replica(leader=5, leads=True, epoch=1)), broker(4, age_ms=None))
     said = {it["node"]: (it["says"], it["leo"], it["hw"]) for it in state["rows"][0]["replicas"]}

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 from kraftlite.runtime.durations import RECENT
 from kraftlite.wire.request_times import RequestKind, RequestTimes
 
@@ -51,3 +53,11 @@ def test_many_are_folded_as_they_come() -> None:
     assert (kind.total.count, kind.total.total_us, kind.total.max_us) == (3 * RECENT + 5, 7 * (3 * RECENT + 5), 7)
     assert len(kind.request_queue.recent) == RECENT
     assert kind.request_queue.quantiles([0.0, 1.0]) == [2 * RECENT + 5, 3 * RECENT + 4], "of the latest ones"
+
+
+def test_errors_are_counted_by_name_under_each_name_of_the_api() -> None:
+    times = RequestTimes()
+    timing = times.begin("Fetch", 13, waited_ns=0)
+    timing.refused(Counter(OFFSET_OUT_OF_RANGE=2))
+    timing.refused(Counter(OFFSET_OUT_OF_RANGE=1, UNKNOWN_TOPIC_ID=1))
+    assert times.kinds["Fetch"].errors == {"OFFSET_OUT_OF_RANGE": 3, "UNKNOWN_TOPIC_ID": 1} == times.kinds["FetchConsumer"].errors

@@ -1,0 +1,152 @@
+"""The calls that tell what is recorded: annotations for a board, events, records of the metadata log, exports for other tools."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable, Iterable
+from itertools import islice
+from typing import Any, Final, TypeVar
+
+from starlette.requests import Request
+from starlette.responses import JSONResponse, PlainTextResponse, Response
+
+from kraftlite.obs.explain import History, Recorded, Subject, UnknownSubject, WallClock, explain
+from kraftlite.obs.export import FORMATS
+from kraftlite.ui.annotations import TAGS, marks
+from kraftlite.ui.calls import DEFAULT_EVENTS, EXPORTS, JSONL, MAX_EVENTS, MAX_NAME
+from kraftlite.ui.hear import now_ms
+from kraftlite.ui.watch import Watcher
+
+T = TypeVar("T")
+_SPAN_MS: Final = 10 * 60_000
+_DIGITS: Final = 15
+
+
+class Wrong(Exception):
+    """A part of a question makes no sense; the text says what is allowed."""
+
+
+def whole_of(request: Request, name: str, default: int, *, least: int = 0, most: int = 10**_DIGITS) -> int:
+    """A whole number of the query. Raises Wrong."""
+    given = request.query_params.get(name)
+    if given is None:
+        return default
+    if not (given.isascii() and given.isdigit() and len(given) <= _DIGITS and least <= int(given) <= most):
+        raise Wrong(f"{name}: allowed is a whole number from {least} to {most}")
+    return int(given)
+
+
+class Told:
+    """Answers from the history that `watcher` has read. What takes long runs on a thread, one at a time (`telling`)."""
+
+    def __init__(self, watcher: Watcher, telling: asyncio.Lock, interesting: Callable[[], list[str]]) -> None:
+        self._watcher = watcher
+        self._telling = telling
+        self._interesting = interesting
+        self.handlers: dict[str, Callable[[Request], Any]] = {
+            name: _checked(answer)
+            for name, answer in (
+                ("annotations", self._annotations),
+                ("events", self._events),
+                ("metadata", self._metadata),
+                ("export", self._export),
+            )
+        }
+
+    async def _off_loop(self, work: Callable[[History], T]) -> T:
+        async with self._telling:
+            return await asyncio.to_thread(lambda: work(self._watcher.record.history()))
+
+    async def _annotations(self, request: Request) -> Response:
+        from_ms, until_ms = _range(request)
+        wanted = request.query_params.get("partition", "")[:MAX_NAME]
+        names = [wanted] if wanted else self._interesting()[:6]
+        given = request.query_params.get("tags", "")
+        tags = frozenset(given.split(",") if given else TAGS)
+        if not tags <= set(TAGS):
+            raise Wrong(f"tags: allowed are {', '.join(TAGS)}, with commas between them")
+        return JSONResponse(await self._off_loop(lambda history: marks(history, from_ms, until_ms, names, tags)))
+
+    async def _events(self, request: Request) -> Response:
+        from_ms, until_ms = _range(request)
+        node, name = whole_of(request, "node", -1), request.query_params.get("name")
+        limit = whole_of(request, "limit", DEFAULT_EVENTS, least=1, most=MAX_EVENTS)
+
+        def find(history: History) -> list[dict[str, Any]]:
+            newest = (
+                event
+                for event in reversed(history.events)
+                if from_ms <= event.ms <= until_ms and node in (-1, event.node) and name in (None, event.event)
+            )
+            return _lines(islice(newest, limit))[::-1]
+
+        return JSONResponse({"events": await self._off_loop(find), "recorded": self._watcher.record.version})
+
+    async def _metadata(self, request: Request) -> Response:
+        most = whole_of(request, "max", DEFAULT_EVENTS, least=1, most=MAX_EVENTS)
+        first = whole_of(request, "from", -1)
+
+        def find(history: History) -> list[dict[str, Any]]:
+            offsets = sorted(offset for offset in history.records if offset >= first)
+            chosen = offsets[:most] if first >= 0 else offsets[-most:]
+            return _lines(history.records[offset] for offset in chosen)
+
+        return JSONResponse({"records": await self._off_loop(find), "recorded": self._watcher.record.version})
+
+    async def _export(self, request: Request) -> Response:
+        form = request.query_params.get("format", JSONL)
+        if form not in EXPORTS:
+            raise Wrong(f"format: allowed are {', '.join(EXPORTS)}")
+        since_ms = whole_of(request, "since", now_ms() - _SPAN_MS)
+        try:
+            subject = Subject.parse(request.query_params.get("kind", "cluster"), request.query_params.get("name") or None)
+        except ValueError as error:
+            raise Wrong(str(error)) from None
+
+        def render(history: History) -> str | None:
+            if form == JSONL:
+                found = _lines(event for event in history.events if event.ms >= since_ms)
+                return "".join(f"{json.dumps(line)}\n" for line in found)
+            told = explain(history, subject, since_ms=since_ms, clock=WallClock())
+            return FORMATS[form](told) if told.stories else None
+
+        try:
+            text = await self._off_loop(render)
+        except UnknownSubject as error:
+            return _error(404, str(error))
+        if text is None:
+            return _error(404, f"{subject}: no story to export: nothing that changed it is recorded in this time")
+        return PlainTextResponse(text, headers={"Content-Disposition": f'attachment; filename="kraftlite-{form}.txt"'})
+
+
+def _checked(answer: Callable[[Request], Any]) -> Callable[[Request], Any]:
+    async def serve(request: Request) -> Response:
+        try:
+            found: Response = await answer(request)
+        except Wrong as error:
+            return _error(400, str(error))
+        return found
+
+    return serve
+
+
+def _range(request: Request) -> tuple[int, int]:
+    """Raises Wrong."""
+    until_ms = whole_of(request, "to", now_ms())
+    from_ms = whole_of(request, "from", max(0, until_ms - _SPAN_MS))
+    if from_ms > until_ms:
+        raise Wrong("from: allowed is a moment before to")
+    return from_ms, until_ms
+
+
+def _lines(events: Iterable[Recorded]) -> list[dict[str, Any]]:
+    """Make lines of a trace file."""
+    return [
+        {"ts": it.ms, "node": it.node, "event": it.event, **it.facts, **({} if it.cause is None else {"cause": it.cause})}
+        for it in events
+    ]
+
+
+def _error(status: int, why: str) -> Response:
+    return JSONResponse({"error": why}, status_code=status)

@@ -1,0 +1,47 @@
+"""Scenes that no seed draws: with them a run of seconds reaches what a mutant breaks."""
+
+from __future__ import annotations
+
+import itertools
+import random
+from collections.abc import Sequence
+
+from kraftlite.sim.fault_plan import FaultPlan
+from kraftlite.sim.shape import Shape
+from kraftlite.sim.targets import leader_with_followers, node_ids, period_ms
+
+
+def lagging_followers(rng: random.Random, shape: Shape, at_ms: int) -> Sequence[FaultPlan]:
+    """The followers of a leader go on fetching, and everything takes so long that they cannot keep up (KIP-16)."""
+    partition = leader_with_followers(rng, shape)
+    if partition is None:
+        return ()
+    for_ms = period_ms(shape, "replica.lag.time.max.ms", 30_000) * 2 + rng.randint(1000, 4000)
+    slow_us = rng.choice((200_000, 500_000, 1_000_000))
+    return [
+        FaultPlan(at_ms=at_ms, kind="late", target=source, other=target, for_ms=for_ms, amount=slow_us)
+        for it in node_ids(shape, "broker")
+        for source, target in ((it, partition), (partition, it))
+    ]
+
+
+def two_histories(rng: random.Random, shape: Shape, at_ms: int) -> Sequence[FaultPlan]:
+    """A follower that is a little behind becomes the leader, writes alone what is never committed, and goes; its successor has
+    more of the epoch before, and has never heard of that of the leader between (KIP-279)."""
+    partition = leader_with_followers(rng, shape)
+    brokers = node_ids(shape, "broker")
+    if partition is None or len(brokers) < 3:
+        return ()
+    heartbeat_ms = period_ms(shape, "broker.heartbeat.interval.ms", 2_000)
+    behind_ms = rng.randint(50, 500)
+    parted_ms = at_ms + behind_ms
+    alone_ms = heartbeat_ms + rng.randint(200, 1200)
+    healed_ms = parted_ms + alone_ms + heartbeat_ms + rng.randint(200, 800)
+    first, second = (rng.choice(("stop", "stop", "kill")) for _ in range(2))
+    pairs = itertools.combinations(brokers, 2)
+    return (
+        FaultPlan(at_ms=at_ms, kind="refuse", target=rng.choice(brokers), other=partition, for_ms=behind_ms),
+        FaultPlan(at_ms=parted_ms, kind=first, target=partition, for_ms=healed_ms - parted_ms + rng.randint(500, 2000)),
+        *(FaultPlan(at_ms=parted_ms, kind="refuse", target=a, other=b, for_ms=healed_ms - parted_ms) for a, b in pairs),
+        FaultPlan(at_ms=parted_ms + alone_ms, kind=second, target=partition, for_ms=heartbeat_ms + rng.randint(200, 2000)),
+    )
