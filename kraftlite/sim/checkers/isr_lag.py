@@ -35,6 +35,8 @@ class _Watch:
     """Since when a member is known to lack something."""
     marks: dict[NodeId, tuple[int, int]] = field(default_factory=dict)
     """Member → where the log ended at a look, and when that was. It moves on when the member has asked for what is behind it."""
+    partition_epoch: int = -1
+    """That of the marks: with each change of the ISR they begin anew."""
 
 
 class IsrLag(ReplicaChecker):
@@ -69,7 +71,7 @@ class IsrLag(ReplicaChecker):
             watch = self._watches.get((node.node_id, node.boots, event.tp))
             if watch is not None:
                 watch.since_us = now_us
-                watch.marks.clear()  # who is put out may be back before the next look: a fetch at the HW is enough for that
+                watch.marks.clear()
 
     def on_step(self, node: SimHost) -> None:
         now_us = self.world.cluster.loop.now_us()
@@ -95,6 +97,9 @@ class IsrLag(ReplicaChecker):
         view = self.facts.view(node.node_id, partition.tp)
         if view is None or partition.log is None:
             return
+        if watch.partition_epoch != partition.partition_epoch:
+            watch.partition_epoch = partition.partition_epoch
+            watch.marks.clear()  # who was put out, by whomever, may be back: a fetch at the HW is enough for that
         lag_us = node.config.get_int("replica.lag.time.max.ms") * 1_000_000_000 // (1_000_000 + node.slowest_ppm)
         for member in watch.leader.isr.committed:
             if member == node.node_id:
