@@ -177,8 +177,7 @@ def _text_line(*, coloured: bool) -> Shown:
         name, word = printable(event.event), level.upper().ljust(_LEVEL_WIDTH)
         if coloured:
             name, word = click.style(name, bold=True), click.style(word, fg=_COLOURS.get(level))
-        facts = {**event.facts, **({} if event.cause is None else {"cause": event.cause})}
-        words = " ".join(f"{printable(fact)}={_fact(value)}" for fact, value in facts.items())
+        words = " ".join(f"{printable(fact)}={_fact(value)}" for fact, value in event.told.items())
         return f"{at}  node {event.node}  {word}  {name}  {words}".rstrip()
 
     return text

@@ -34,6 +34,11 @@ class Recorded:
         return self.facts.get(name, default)
 
     @property
+    def told(self) -> dict[str, Any]:
+        """The facts as its line has them: with the cause, if there is one."""
+        return {**self.facts, **({} if self.cause is None else {"cause": self.cause})}
+
+    @property
     def partition(self) -> str | None:
         """`orders-0`, for an event of a partition, a log, or a record of a partition."""
         tp = self.facts.get("tp")

@@ -22,7 +22,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 import kraftlite
-from kraftlite.model.messages.introspection import NodeStatusResponse, ReplicaState
+from kraftlite.model.messages.introspection import REPLICA_FIELDS, NodeStatusResponse, ReplicaState
 from kraftlite.obs.explain_history import HOT
 
 VERSION: Final = 1
@@ -47,20 +47,6 @@ STATUS_FIELDS: Final = (
     "raft_leo",
     "metadata_offset",
     "active_controller",
-)
-REPLICA_FIELDS: Final = (
-    "topic_id",
-    "is_leader",
-    "leader_epoch",
-    "partition_epoch",
-    "isr",
-    "log_start_offset",
-    "hw",
-    "leo",
-    "size_bytes",
-    "leader_id",
-    "replicas",
-    "min_isr",
 )
 _encode = json.JSONEncoder(default=str, separators=(",", ":")).encode
 

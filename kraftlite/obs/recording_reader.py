@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Final, NoReturn
 from uuid import UUID
 
-from kraftlite.model.messages.introspection import NodeStatusResponse, ReplicaState
+from kraftlite.model.messages.introspection import REPLICA_FIELDS, NodeStatusResponse, ReplicaState
 from kraftlite.obs import recording_checks as c
 from kraftlite.obs.client_report import checked
 from kraftlite.obs.explain_events import Recorded
@@ -18,7 +18,6 @@ from kraftlite.obs.recording import (
     LIVE,
     MAX_BYTES,
     MAX_LINE,
-    REPLICA_FIELDS,
     SIMULATED,
     STATUS_FIELDS,
     VERSION,

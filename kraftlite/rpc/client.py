@@ -41,12 +41,12 @@ class Peer:
         endpoint: Endpoint,
         tracer: Tracer,
         coding: Coding,
-        dialler: TlsDialler | None = None,
-        channel_bytes: dict[str, ChannelBytes] | None = None,
+        channel_bytes: dict[str, ChannelBytes],
+        dialler: TlsDialler | None,
     ) -> None:
         """`channel_bytes`: by service, counted up here."""
         self.endpoint = endpoint
-        self._bytes = {} if channel_bytes is None else channel_bytes
+        self._bytes = channel_bytes
         self._dialler = dialler
         self._coding = coding
         self._tracer = tracer
@@ -62,6 +62,8 @@ class Peer:
         try:
             return await self._call(method, request, timeout_ms)
         except TransportError as error:
+            if self._dialler.failure is None:
+                raise
             raise self._why(method, error) from error
 
     def _why(self, method: AnyMethod, error: TransportError) -> TransportError:

@@ -6,7 +6,6 @@ import asyncio
 import os
 import socket
 from collections.abc import AsyncGenerator, Callable
-from contextlib import aclosing
 from typing import TYPE_CHECKING
 
 from kraftlite.model.ids import Endpoint
@@ -66,12 +65,10 @@ class GrpcTransport(Transport):
             await asyncio.sleep(0)  # its timeouts are those of a task
         return await self._peer(peer, method, request).call(method, request, timeout_ms)
 
-    async def watch(self, peer: Endpoint, method: Method[Req, Res], request: Req, timeout_ms: int) -> AsyncGenerator[Res]:
+    def watch(self, peer: Endpoint, method: Method[Req, Res], request: Req, timeout_ms: int) -> AsyncGenerator[Res]:
         """Ask a `streamed` method; it answers until the caller closes the generator. `timeout_ms`: at most between two answers.
         Raises TransportError (NotServed: the peer is of another version), or the ApiError that the handler raised."""
-        async with aclosing(self._peer(peer, method, request).watch(method, request, timeout_ms)) as answers:
-            async for answer in answers:
-                yield answer
+        return self._peer(peer, method, request).watch(method, request, timeout_ms)
 
     def _peer(self, peer: Endpoint, method: Method[Req, Res], request: Req) -> Peer:
         if not isinstance(request, method.request):
@@ -83,7 +80,7 @@ class GrpcTransport(Transport):
                 raise TransportError(f"{method} to {peer}: transport is closed")
             from kraftlite.rpc.client import Peer
 
-            found = self._peers[peer, tls] = Peer(peer, self._tracer, self._coding, self._dialler(peer, tls), self.channel_bytes)
+            found = self._peers[peer, tls] = Peer(peer, self._tracer, self._coding, self.channel_bytes, self._dialler(peer, tls))
         return found
 
     def _dialler(self, peer: Endpoint, tls: TlsSource | None) -> TlsDialler | None:

@@ -17,7 +17,8 @@ from kraftlite.config.server import ConfigError
 from kraftlite.config.server import load as load_config
 from kraftlite.obs.explain import History, Subject, UnknownSubject
 from kraftlite.ui.acts import END, KINDS, Acts, Refused
-from kraftlite.ui.calls import LIVE, MAX_NAME, MAX_TOKEN, TAPE, calls, document
+from kraftlite.ui.answers import DEFAULT_SPAN_MS, refusal, shown_of
+from kraftlite.ui.calls import LIVE, MAX_TOKEN, TAPE, calls, document
 from kraftlite.ui.fold import page_of
 from kraftlite.ui.guard import OPERATOR, Guard, Sessions, Tokens
 from kraftlite.ui.hear import now_ms
@@ -33,7 +34,6 @@ if TYPE_CHECKING:
 STATIC: Final = Path(__file__).parent / "static"
 MAX_BODY: Final = 64 << 10
 BODY_S: Final = 5.0
-DEFAULT_SPAN_MS: Final = 10 * 60_000
 _TYPES: Final = {".html": "text/html", ".js": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml"}
 _TIMINGS: Final = ("broker.session.timeout.ms", "controller.quorum.fetch.timeout.ms", "replica.lag.time.max.ms")
 
@@ -77,7 +77,7 @@ class Front:
         token = value.get("token")
         role = self._tokens.role(token) if isinstance(token, str) and len(token) <= MAX_TOKEN else None
         if role is None:
-            return _error(401, "this link is not, or no more, one of this page: kraftlite ui prints a new one at each start")
+            return refusal(401, "this link is not, or no more, one of this page: kraftlite ui prints a new one at each start")
         found = JSONResponse({"role": role})
         found.set_cookie(self.guard.cookie, self.sessions.open(role), httponly=True, samesite="strict", path="/")
         return found
@@ -104,11 +104,11 @@ class TapePage(Front):
         if isinstance(value, Response):
             return value
         if self._reruns is None:
-            return _error(409, "this is not the recording of a run that can be run again")
+            return refusal(409, "this is not the recording of a run that can be run again")
         try:
             found = await self._reruns.run(value, operator=request.scope["role"] == OPERATOR)
         except Refused as error:
-            return _error(error.status, str(error))
+            return refusal(error.status, str(error))
         return JSONResponse(found)
 
     async def _whole(self, request: Request) -> Response:
@@ -179,12 +179,12 @@ class Page(Front):
         try:
             subject = None if kind is None else Subject.parse(kind, name or None)
         except ValueError as error:
-            return _error(400, str(error))
+            return refusal(400, str(error))
         try:
             stories = await self._tell(subject, since_ms)
         except UnknownSubject as error:
             if request.query_params.get("quiet") != "1":
-                return _error(404, str(error))
+                return refusal(404, str(error))
             stories = []
         return JSONResponse({"stories": stories, "recorded": self.watcher.record.version})
 
@@ -208,8 +208,7 @@ class Page(Front):
 
     async def _timeline(self, request: Request) -> Response:
         since_ms = _since(request)
-        wanted = request.query_params.get("partition", "")[:MAX_NAME]
-        names = [wanted] if wanted else self._interesting()[:6]
+        names = shown_of(request, self._interesting)
 
         def lanes() -> tuple[History, list[dict[str, Any]]]:
             history = self.watcher.record.history()
@@ -245,9 +244,9 @@ class Page(Front):
                 case "report":
                     clients.report(value, operator=operator)
                 case _:
-                    return _error(400, "kind: allowed are start, stop, report")
+                    return refusal(400, "kind: allowed are start, stop, report")
         except Refused as error:
-            return _error(error.status, str(error))
+            return refusal(error.status, str(error))
         return JSONResponse({"done": True}, status_code=202)
 
     async def _fault(self, request: Request) -> Response:
@@ -264,7 +263,7 @@ class Page(Front):
         try:
             await self.watcher.clients.stop(operator=request.scope["role"] == OPERATOR)
         except Refused as error:
-            return _error(error.status, str(error))
+            return refusal(error.status, str(error))
         return JSONResponse({"done": True}, status_code=202)
 
     async def _act(self, request: Request, value: Mapping[str, Any]) -> Response:
@@ -273,7 +272,7 @@ class Page(Front):
             operator = request.scope["role"] == OPERATOR
             done = await self.acts.do(value.get("kind"), value.get("node"), operator=operator, door=door, rest=value)
         except Refused as error:
-            return _error(error.status, str(error))
+            return refusal(error.status, str(error))
         finally:
             self.watcher.hurry()
         return JSONResponse({"done": done}, status_code=202)
@@ -289,22 +288,18 @@ def _since(request: Request) -> int:
 async def _body(request: Request) -> dict[str, Any] | Response:
     """An object in JSON, of a bounded size, within a bounded time; else the refusal."""
     if request.headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
-        return _error(415, "the body must be application/json")
+        return refusal(415, "the body must be application/json")
     data = bytearray()
     try:
         async with asyncio.timeout(BODY_S):
             async for chunk in request.stream():
                 data += chunk
                 if len(data) > MAX_BODY:
-                    return _error(413, f"the body has more than {MAX_BODY} bytes")
+                    return refusal(413, f"the body has more than {MAX_BODY} bytes")
     except TimeoutError:
-        return _error(408, f"the body did not come within {BODY_S:g} s")
+        return refusal(408, f"the body did not come within {BODY_S:g} s")
     try:
         value = json.loads(bytes(data))
     except (ValueError, RecursionError):
         value = None
-    return value if isinstance(value, dict) else _error(400, "the body must be an object in JSON")
-
-
-def _error(status: int, why: str) -> Response:
-    return JSONResponse({"error": why}, status_code=status)
+    return value if isinstance(value, dict) else refusal(400, "the body must be an object in JSON")

@@ -14,12 +14,12 @@ from starlette.responses import JSONResponse, PlainTextResponse, Response
 from kraftlite.obs.explain import History, Recorded, Subject, UnknownSubject, WallClock, explain
 from kraftlite.obs.export import FORMATS
 from kraftlite.ui.annotations import TAGS, marks
-from kraftlite.ui.calls import DEFAULT_EVENTS, EXPORTS, JSONL, MAX_EVENTS, MAX_NAME
+from kraftlite.ui.answers import DEFAULT_SPAN_MS, refusal, shown_of
+from kraftlite.ui.calls import DEFAULT_EVENTS, EXPORTS, JSONL, MAX_EVENTS
 from kraftlite.ui.hear import now_ms
 from kraftlite.ui.watch import Watcher
 
 T = TypeVar("T")
-_SPAN_MS: Final = 10 * 60_000
 _DIGITS: Final = 15
 
 
@@ -60,8 +60,7 @@ class Told:
 
     async def _annotations(self, request: Request) -> Response:
         from_ms, until_ms = _range(request)
-        wanted = request.query_params.get("partition", "")[:MAX_NAME]
-        names = [wanted] if wanted else self._interesting()[:6]
+        names = shown_of(request, self._interesting)
         given = request.query_params.get("tags", "")
         tags = frozenset(given.split(",") if given else TAGS)
         if not tags <= set(TAGS):
@@ -98,7 +97,7 @@ class Told:
         form = request.query_params.get("format", JSONL)
         if form not in EXPORTS:
             raise Wrong(f"format: allowed are {', '.join(EXPORTS)}")
-        since_ms = whole_of(request, "since", now_ms() - _SPAN_MS)
+        since_ms = whole_of(request, "since", now_ms() - DEFAULT_SPAN_MS)
         try:
             subject = Subject.parse(request.query_params.get("kind", "cluster"), request.query_params.get("name") or None)
         except ValueError as error:
@@ -114,9 +113,9 @@ class Told:
         try:
             text = await self._off_loop(render)
         except UnknownSubject as error:
-            return _error(404, str(error))
+            return refusal(404, str(error))
         if text is None:
-            return _error(404, f"{subject}: no story to export: nothing that changed it is recorded in this time")
+            return refusal(404, f"{subject}: no story to export: nothing that changed it is recorded in this time")
         return PlainTextResponse(text, headers={"Content-Disposition": f'attachment; filename="kraftlite-{form}.txt"'})
 
 
@@ -125,7 +124,7 @@ def _checked(answer: Callable[[Request], Any]) -> Callable[[Request], Any]:
         try:
             found: Response = await answer(request)
         except Wrong as error:
-            return _error(400, str(error))
+            return refusal(400, str(error))
         return found
 
     return serve
@@ -134,7 +133,7 @@ def _checked(answer: Callable[[Request], Any]) -> Callable[[Request], Any]:
 def _range(request: Request) -> tuple[int, int]:
     """Raises Wrong."""
     until_ms = whole_of(request, "to", now_ms())
-    from_ms = whole_of(request, "from", max(0, until_ms - _SPAN_MS))
+    from_ms = whole_of(request, "from", max(0, until_ms - DEFAULT_SPAN_MS))
     if from_ms > until_ms:
         raise Wrong("from: allowed is a moment before to")
     return from_ms, until_ms
@@ -142,11 +141,4 @@ def _range(request: Request) -> tuple[int, int]:
 
 def _lines(events: Iterable[Recorded]) -> list[dict[str, Any]]:
     """Make lines of a trace file."""
-    return [
-        {"ts": it.ms, "node": it.node, "event": it.event, **it.facts, **({} if it.cause is None else {"cause": it.cause})}
-        for it in events
-    ]
-
-
-def _error(status: int, why: str) -> Response:
-    return JSONResponse({"error": why}, status_code=status)
+    return [{"ts": it.ms, "node": it.node, "event": it.event, **it.told} for it in events]

@@ -36,8 +36,6 @@ recording."""
 NEWS_MS: Final = 100
 """The time after which a node tells what is new, while somebody watches."""
 IDLE_MS: Final = 1_000
-
-
 _DOORS: Final = 16
 """Threads that ask for the states of nodes in containers, of which a frozen one keeps its thread for seconds."""
 
@@ -194,8 +192,7 @@ class Watcher:
             recorder.client(at_ms, report)
         self._told, events = self.record.since(self._told)
         for event in events:
-            cause = {} if event.cause is None else {"cause": event.cause}
-            recorder.event(event.ms, event.node, event.event, {**event.facts, **cause})
+            recorder.event(event.ms, event.node, event.event, event.told)
         recorder.turn(at_ms)
 
     async def _hear(self, node_id: int) -> None:

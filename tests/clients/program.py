@@ -73,6 +73,18 @@ def security_of(job: Job) -> Job:
     return found
 
 
+def librdkafka_login(security: Job) -> dict[str, str]:
+    """The protocol, the mechanism and the files of a login, as librdkafka calls them."""
+    names = {
+        "protocol": "security.protocol",
+        "mechanism": "sasl.mechanism",
+        "ca": "ssl.ca.location",
+        "certificate": "ssl.certificate.location",
+        "key": "ssl.key.location",
+    }
+    return {name: security[it] for it, name in names.items() if it in security}
+
+
 def unsecured_token(security: Job) -> str:
     """A token of OAUTHBEARER that nobody has signed."""
     now_s = time.time()

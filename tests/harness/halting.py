@@ -54,6 +54,25 @@ class Point:
         return f"{self.who}-{self.when}-{self.method}-{self.call}"
 
 
+def points(ends: int) -> list[Point]:
+    """Before and after each call of a batch of tasks and of its commit, which ends `ends` transactions."""
+    return [
+        Point(who, method, when, call)
+        for who, method, calls in (
+            ("task", "write", 1),
+            ("task", "take_over", 1),
+            ("task", "mark", 1),
+            ("driver", "commit", 1),
+            ("driver", "take_over", 1),
+            ("driver", "last_decision", 1),
+            ("driver", "record", 1),
+            ("driver", "end", ends),
+        )
+        for call in range(1, calls + 1)
+        for when in ("before", "after")
+    ]
+
+
 def halt_at(at: Path, point: Point | None) -> None:
     """From now on; None: nowhere."""
     (at / WHERE).unlink(missing_ok=True)

@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 from kraftlite.exactly_once import protocol_core
 from kraftlite.exactly_once.records import Decision, Entry, Marker
 from kraftlite.model.producer import Producer
+from kraftlite.sim.workloads.sink_steps import Answers, Asked, Call
 
 QUERY, BATCH, PREFIX = "q", 3, "p"
 Rows = tuple[str, ...]
@@ -73,66 +74,28 @@ class Refused(Exception):
     """What a client raises."""
 
 
-class Call(NamedTuple):
-    """A call of the port, which the explorer carries out."""
+class Port(Answers):
+    """The protocol's cluster: answers from the past, and then a pause. An answer may be Refused."""
 
-    name: str
-    arguments: tuple[Any, ...]
-
-
-class Paused(BaseException):
-    """The actor has made a call that nobody has answered yet."""
-
-    def __init__(self, call: Call) -> None:
-        self.call = call
-
-
-class Port:
-    """The protocol's cluster: answers from the past, and then a pause."""
-
-    def __init__(self, answers: tuple[Any, ...]) -> None:
-        self._answers = list(reversed(answers))
-
-    def _ask(self, name: str, *arguments: Any) -> Any:
-        if not self._answers:
-            raise Paused(Call(name, arguments))
-        answer = self._answers.pop()
+    def _given(self, answer: Any) -> Any:
         if answer is Refused:
-            raise Refused(name)
+            raise Refused
         return answer
-
-    def take_over(self, transactional_id: str) -> Producer:
-        return self._ask("take_over", transactional_id)
 
     def write(self, transactional_id: str, producer: Producer, row: str) -> None:
         """A task's own."""
         self._ask("write", transactional_id, producer, row)
 
-    def mark(self, transactional_id: str, producer: Producer, marker: Marker) -> tuple[int, int]:
-        return self._ask("mark", transactional_id, producer, marker)
-
-    def last_decision(self, query: str) -> Decision | None:
-        return self._ask("last_decision", query)
-
-    def record(self, transactional_id: str, producer: Producer, decision: Decision) -> None:
-        self._ask("record", transactional_id, producer, decision)
-
-    def end(self, transactional_id: str, producer: Producer, *, commit: bool) -> bool:
-        return self._ask("end", transactional_id, producer, commit)
-
-    def fate(self, query: str, batch: int, entry: Entry) -> Any:
-        return self._ask("fate", query, batch, entry)
-
 
 def carried_out(cluster: Cluster, call: Call, core: ModuleType) -> Iterator[tuple[Cluster, Any]]:
     """Everything that a cluster may do with a call, and answer. An answer that is lost is Refused, after what was done."""
     arguments = call.arguments
-    if call.name == "take_over":
+    if call.method == "take_over":
         found = cluster.fenced(arguments[0])
         yield found, Producer(1, found.epoch(arguments[0]))
-    elif call.name == "last_decision":
+    elif call.method == "last_decision":
         yield cluster, cluster.decisions[-1][2] if cluster.decisions else None
-    elif call.name == "record":
+    elif call.method == "record":
         name, producer, decision = arguments
         if cluster.epoch(name) != producer.producer_epoch:
             yield cluster, Refused
@@ -141,7 +104,7 @@ def carried_out(cluster: Cluster, call: Call, core: ModuleType) -> Iterator[tupl
         yield found, None
         yield found, Refused
         yield cluster, Refused
-    elif call.name == "fate":
+    elif call.method == "fate":
         entry = arguments[2]
         at = cluster.find(entry.transactional_id, entry.epoch)
         assert at is not None
@@ -154,7 +117,7 @@ def _in_transaction(cluster: Cluster, call: Call) -> Iterator[tuple[Cluster, Any
     name, producer = call.arguments[:2]
     at = cluster.find(name, producer.producer_epoch)
     fenced = cluster.epoch(name) != producer.producer_epoch
-    if call.name == "end":
+    if call.method == "end":
         commit = call.arguments[2]
         state = None if at is None else cluster.transactions[at].state
         if fenced or at is None:
@@ -173,7 +136,7 @@ def _in_transaction(cluster: Cluster, call: Call) -> Iterator[tuple[Cluster, Any
     if at is None:
         cluster = cluster._replace(transactions=(*cluster.transactions, Transaction(name, producer.producer_epoch, OPEN)))
         at = len(cluster.transactions) - 1
-    if call.name == "write":
+    if call.method == "write":
         yield cluster.changed(at, rows=(*cluster.transactions[at].rows, call.arguments[2])), None
     else:
         yield cluster.changed(at, marker=call.arguments[2]), (1, producer.producer_epoch * 10 + call.arguments[2].task)
@@ -299,8 +262,8 @@ class Explorer:
                 )
             else:
                 result = self._stage(port, actor.driver, actor.task, run)
-        except Paused as paused:
-            return paused.call
+        except Asked as asked:
+            return asked.call
         except (Refused, self.core.CommitFailed) as error:
             self.outcomes.add(type(error).__name__)
             return actor._replace(answers=(), staged=(), failed=type(error).__name__)

@@ -6,11 +6,18 @@ import asyncio
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 from uuid import UUID
 
+from kraftlite.local.layout import plan, write_files
+from kraftlite.local.state import LocalCluster, save
 from kraftlite.model.ids import NodeId
 from kraftlite.model.messages.introspection import NodeStatusResponse, ReplicaState
+from kraftlite.ui.acts import Acts
+from kraftlite.ui.app import Page
+from kraftlite.ui.guard import Tokens
+from kraftlite.ui.watch import Watcher
 from kraftlite.ui.words import NodeWords
 
 NOW = 1_000_000
@@ -143,3 +150,17 @@ async def ask(
     }
     await app(scope, receive, send)
     return found
+
+
+def idle_cluster(folder: Path) -> LocalCluster:
+    """A controller and a broker, neither of which runs."""
+    made = plan(folder / "c", controllers=1, brokers=1, combined=False)
+    write_files(made, {})
+    save(made)
+    return made
+
+
+def idle_page(folder: Path, tokens: Tokens) -> Page:
+    """The page of such a cluster."""
+    directory = Path(idle_cluster(folder).data_dir)
+    return Page(Watcher(directory, None), Acts(directory), tokens, 8088)  # type: ignore[arg-type]

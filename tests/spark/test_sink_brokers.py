@@ -21,7 +21,7 @@ pytest.importorskip("pyspark")
 from kraftlite.exactly_once.records import DECISIONS_PARTITION, DEFAULT_PREFIX, STATE_TOPIC, driver_id, task_id
 from kraftlite.testing import SyncCluster
 from tests.harness.exactly_once import values
-from tests.harness.halting import Point, give, halt_at
+from tests.harness.halting import Point, give, halt_at, points
 from tests.harness.sink_drivers import Driver, check_decided, queries_of, send
 from tests.harness.spark_runs import run_all_again
 
@@ -45,21 +45,7 @@ VICTIMS: dict[str, Callable[[SyncCluster, str, str], int | None]] = {
     "a task's coordinator": lambda cluster, out, query: cluster.transaction_coordinator(task_id(DEFAULT_PREFIX, query, 0)),
     "the controller": lambda cluster, out, query: cluster.controller(),
 }
-POINTS = [
-    Point(who, method, when, call)
-    for who, method, calls in (
-        ("task", "write", (1,)),
-        ("task", "take_over", (1,)),
-        ("task", "mark", (1,)),
-        ("driver", "commit", (1,)),
-        ("driver", "take_over", (1,)),
-        ("driver", "last_decision", (1,)),
-        ("driver", "record", (1,)),
-        ("driver", "end", (1, 2)),
-    )
-    for call in calls
-    for when in ("before", "after")
-]
+POINTS = points(2)
 HALF = Point("driver", "end", "after")
 HEALING = [
     Point("driver", method, when, call)

@@ -24,7 +24,7 @@ from kraftlite.client.kafka_client import client_for
 from kraftlite.exactly_once.records import STATE_TOPIC
 from kraftlite.testing import SyncCluster
 from tests.harness.exactly_once import values
-from tests.harness.halting import Point, give, halt_at, halted, run
+from tests.harness.halting import Point, give, halt_at, halted, points, run
 from tests.harness.sink_drivers import ALL, LIMIT_S, ZOMBIE, Driver, send
 from tests.spark.test_producing import settings_of
 
@@ -59,22 +59,7 @@ def check(cluster: SyncCluster, out: str, at: Path, rows: int) -> None:
 DECIDED = Point("driver", "record", "after")
 HALF = Point("driver", "end", "after")
 SHORT = [(DECIDED, ZOMBIE), (HALF, ALL)]
-MATRIX = [
-    (Point(who, method, when, call), how)
-    for who, method, calls in (
-        ("task", "write", (1,)),
-        ("task", "take_over", (1,)),
-        ("task", "mark", (1,)),
-        ("driver", "commit", (1,)),
-        ("driver", "take_over", (1,)),
-        ("driver", "last_decision", (1,)),
-        ("driver", "record", (1,)),
-        ("driver", "end", (1, 2, 3)),
-    )
-    for call in calls
-    for when in ("before", "after")
-    for how in (ALL, ZOMBIE)
-]
+MATRIX = [(point, how) for point in points(3) for how in (ALL, ZOMBIE)]
 HEALING = [
     (HALF, ALL),
     (Point("driver", "fate", "before"), ALL),

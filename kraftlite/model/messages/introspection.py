@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+from typing import Final
 from uuid import UUID
 
 from kraftlite.model.ids import NodeId
@@ -60,6 +61,10 @@ class ReplicaState:
     replicas: tuple[NodeId, ...] = ()
     min_isr: int = 0
     """0: the node does not say."""
+
+
+REPLICA_FIELDS: Final = tuple(it.name for it in fields(ReplicaState) if it.name not in ("topic", "partition"))
+"""All that is said of a replica but its name."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -24,14 +24,14 @@ class Call(NamedTuple):
     arguments: tuple[Any, ...]
 
 
-class _Asked(BaseException):
+class Asked(BaseException):
     """The function has made a call that has no answer yet. Nothing of the protocol catches it."""
 
     def __init__(self, call: Call) -> None:
         self.call = call
 
 
-class _Answers:
+class Answers:
     """The protocol's cluster: the answers so far, and behind them the next call."""
 
     def __init__(self, answers: Sequence[Any]) -> None:
@@ -39,8 +39,11 @@ class _Answers:
 
     def _ask(self, method: str, *arguments: Any) -> Any:
         if not self._left:
-            raise _Asked(Call(method, arguments))
-        answer = self._left.pop()
+            raise Asked(Call(method, arguments))
+        return self._given(self._left.pop())
+
+    def _given(self, answer: Any) -> Any:
+        """Return an answer, or raise what it is."""
         if isinstance(answer, ClientError):
             raise answer
         return answer
@@ -74,8 +77,8 @@ async def carried_out(step: Callable[[Cluster], T], ask: Callable[[Call], Awaita
     so_far = list(answers)
     while True:
         try:
-            return step(_Answers(so_far))
-        except _Asked as asked:
+            return step(Answers(so_far))
+        except Asked as asked:
             call = asked.call
         try:
             so_far.append(await ask(call))

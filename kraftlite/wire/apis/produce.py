@@ -119,13 +119,13 @@ def _finish_unanswered(call: Call, results: Sequence[ProduceResult]) -> None:
     """acks=0: the client learns of a failure only by losing its connection (RP-01)."""
     if call.meter is not None:
         call.meter.skip()
-    for result in results:
-        call.note_error(result.error)
-    failed = next((result for result in results if result.error is not ErrorCode.NONE), None)
-    if failed is None:
+    failed = [result for result in results if result.error is not ErrorCode.NONE]
+    if not failed:
         call.slot.skip()
-    else:
-        call.slot.fail(f"produce with acks=0 to {failed.tp} failed with {failed.error.name}")
+        return
+    for result in failed:
+        call.note_error(result.error)
+    call.slot.fail(f"produce with acks=0 to {failed[0].tp} failed with {failed[0].error.name}")
 
 
 def _encode(

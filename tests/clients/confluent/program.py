@@ -15,6 +15,7 @@ from tests.clients.program import (
     Job,
     administer,
     keep_sending,
+    librdkafka_login,
     main,
     raw,
     security_of,
@@ -31,14 +32,7 @@ QUICK = {"reconnect.backoff.ms": 10, "reconnect.backoff.max.ms": 200, "retry.bac
 
 def secured(job: Job) -> dict[str, Any]:
     given = security_of(job)
-    names = {
-        "protocol": "security.protocol",
-        "mechanism": "sasl.mechanism",
-        "ca": "ssl.ca.location",
-        "certificate": "ssl.certificate.location",
-        "key": "ssl.key.location",
-    }
-    config: dict[str, Any] = {name: given[it] for it, name in names.items() if it in given}
+    config: dict[str, Any] = {**librdkafka_login(given)}
     if "token_s" in given:
         # A token that is over would not be sent: the client is told that it holds.
         told_s = given["token_s"] if given["token_s"] > 0 else 3600.0

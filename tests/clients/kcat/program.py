@@ -11,7 +11,7 @@ import threading
 import time
 from typing import Any
 
-from tests.clients.program import Job, administer, main, security_of, tell
+from tests.clients.program import Job, administer, librdkafka_login, main, security_of, tell
 
 KCAT = os.environ.get("KCAT", "kcat")
 PAUSE_MS = 100
@@ -21,14 +21,7 @@ PAUSE_MS = 100
 def secured(job: Job) -> list[str]:
     """The options with which kcat logs in. Tokens that nobody has signed librdkafka makes by itself."""
     given = security_of(job)
-    names = {
-        "protocol": "security.protocol",
-        "mechanism": "sasl.mechanism",
-        "ca": "ssl.ca.location",
-        "certificate": "ssl.certificate.location",
-        "key": "ssl.key.location",
-    }
-    found = {name: given[it] for it, name in names.items() if it in given}
+    found = librdkafka_login(given)
     if "token_s" in given:
         claims = f"principal={given['username']} lifeSeconds={round(given['token_s'])}"
         found |= {"enable.sasl.oauthbearer.unsecure.jwt": "true", "sasl.oauthbearer.config": claims}

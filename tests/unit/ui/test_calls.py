@@ -11,16 +11,12 @@ from typing import Any
 import pytest
 from starlette.routing import Route
 
-from kraftlite.local.layout import plan, write_files
-from kraftlite.local.state import save
-from kraftlite.ui.acts import Acts
 from kraftlite.ui.app import Front, Page, TapePage
 from kraftlite.ui.calls import CALLS, LIVE, ROOT, TAPE, Call, calls, document
 from kraftlite.ui.guard import Tokens
-from kraftlite.ui.watch import Watcher
 from tests.harness.recordings import split
 from tests.harness.schemas import problems
-from tests.harness.ui import Answer, ask
+from tests.harness.ui import Answer, ask, idle_page
 
 DOCS = Path(__file__).parents[3] / "docs" / "PAGE.md"
 TOKENS = Tokens("operator-token", "viewer-token")
@@ -55,11 +51,7 @@ ODD = (
 @pytest.fixture
 def live(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Page:
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
-    cluster = plan(tmp_path / "c", controllers=1, brokers=1, combined=False)
-    write_files(cluster, {})
-    save(cluster)
-    directory = Path(cluster.data_dir)
-    return Page(Watcher(directory, None), Acts(directory), TOKENS, 8088)  # type: ignore[arg-type]
+    return idle_page(tmp_path, TOKENS)
 
 
 @pytest.fixture

@@ -11,15 +11,11 @@ import pytest
 
 pytest.importorskip("starlette")
 
-from kraftlite.local.layout import plan, write_files
 from kraftlite.local.ledger import read_faults
-from kraftlite.local.state import save
-from kraftlite.ui.acts import Acts
 from kraftlite.ui.app import MAX_BODY, Page
 from kraftlite.ui.guard import Tokens, WeakToken
 from kraftlite.ui.stream import MAX_STREAMS
-from kraftlite.ui.watch import Watcher
-from tests.harness.ui import Answer, ask
+from tests.harness.ui import Answer, ask, idle_page
 
 HOST = {"Host": "127.0.0.1:8088"}
 TOKENS = Tokens("operator-token", "viewer-token")
@@ -33,11 +29,7 @@ KILL = json.dumps({"kind": "kill", "node": 2}).encode()
 def page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Page:
     """The page of a cluster none of whose nodes runs."""
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
-    cluster = plan(tmp_path / "c", controllers=1, brokers=1, combined=False)
-    write_files(cluster, {})
-    save(cluster)
-    directory = Path(cluster.data_dir)
-    return Page(Watcher(directory, None), Acts(directory), TOKENS, 8088)  # type: ignore[arg-type]
+    return idle_page(tmp_path, TOKENS)
 
 
 async def post(page: Page, headers: dict[str, str], body: bytes = KILL, path: str = "/api/v1/faults") -> Answer:

@@ -12,10 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from kraftlite.local.layout import plan, write_files
-from kraftlite.local.state import save
 from kraftlite.ui.serve import Link, listen, serve
 from tests.harness.browser import chromium, page_at
+from tests.harness.ui import idle_cluster
 
 HOSTILE = "<img src=x onerror=alert(1)>"
 
@@ -51,9 +50,7 @@ def serving(directory: Path) -> Iterator[Link]:
 
 def test_what_a_client_says_of_itself_is_text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
-    cluster = plan(tmp_path / "c", controllers=1, brokers=1, combined=False)
-    write_files(cluster, {})
-    save(cluster)
+    cluster = idle_cluster(tmp_path)
     with chromium() as browser, serving(Path(cluster.data_dir)) as link:
         base, _, token = link.operator.partition("#")
         report = {"kind": "report", "client": HOSTILE, "topic": HOSTILE, "at": 4_000_000_000_000, "sent": 3, "consumed": None}

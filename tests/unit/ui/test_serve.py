@@ -14,21 +14,17 @@ import pytest
 pytest.importorskip("starlette")
 pytest.importorskip("uvicorn")
 
-from kraftlite.local.layout import plan, write_files
-from kraftlite.local.state import LocalCluster, save
+from kraftlite.local.state import LocalCluster
 from kraftlite.obs.recording_reader import ClientSaid, read_bytes
 from kraftlite.ui import serve
 from kraftlite.ui.serve import HOST, MAX_CONNECTIONS, Link, listen
-from tests.harness.ui import client_report
+from tests.harness.ui import client_report, idle_cluster
 
 
 @pytest.fixture
 def cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> LocalCluster:
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
-    made = plan(tmp_path / "c", controllers=1, brokers=1, combined=False)
-    write_files(made, {})
-    save(made)
-    return made
+    return idle_cluster(tmp_path)
 
 
 @asynccontextmanager

@@ -9,18 +9,14 @@ from typing import Any
 
 import pytest
 
-from kraftlite.local.layout import plan, write_files
-from kraftlite.local.state import save
 from kraftlite.obs.explain import History, Subject, WallClock, explain
 from kraftlite.obs.explain_events import Recorded
 from kraftlite.obs.export import FORMATS
-from kraftlite.ui.acts import Acts
 from kraftlite.ui.annotations import MAX_ANNOTATIONS, marks
 from kraftlite.ui.app import Page
 from kraftlite.ui.calls import ROOT
 from kraftlite.ui.guard import Tokens
-from kraftlite.ui.watch import Watcher
-from tests.harness.ui import ask
+from tests.harness.ui import ask, idle_page
 
 HEADERS = {"Host": "127.0.0.1:8088", "Authorization": "Bearer viewer-token"}
 BEGIN = 1_000_000
@@ -85,11 +81,7 @@ def test_of_too_many_the_newest_are_told() -> None:
 @pytest.fixture
 def page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Page]:
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
-    cluster = plan(tmp_path / "c", controllers=1, brokers=1, combined=False)
-    write_files(cluster, {})
-    save(cluster)
-    directory = Path(cluster.data_dir)
-    found = Page(Watcher(directory, None), Acts(directory), Tokens("operator-token", "viewer-token"), 8088)  # type: ignore[arg-type]
+    found = idle_page(tmp_path, Tokens("operator-token", "viewer-token"))
     trace = tmp_path / "trace.jsonl"
     lines = [{"ts": it.ms, "node": it.node, "event": it.event, **it.facts, "cause": it.cause} for it in EVENTS]
     trace.write_text("".join(json.dumps({name: fact for name, fact in it.items() if fact is not None}) + "\n" for it in lines))
