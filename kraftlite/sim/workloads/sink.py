@@ -54,7 +54,7 @@ PREFIX: Final = "p"
 LAST_CALLS: Final = 14
 """A run of a batch makes about as many calls, the longest ones more."""
 FINGERPRINT: Final = "0" * 32
-FINISH_US: Final = 20_000_000
+FINISH_US: Final = 30_000_000
 """The time that a query has for its last batch when all is well again."""
 
 
