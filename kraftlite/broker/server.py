@@ -130,6 +130,8 @@ class BrokerServer:
             transactions=self.transactions,
             markers=self.marker_writing,
         )
+        self.features = SUPPORTED_FEATURES
+        """The levels of features that this software has, as they are registered."""
         self._serving = self._publishing = False
 
     async def start(self) -> None:
@@ -141,7 +143,7 @@ class BrokerServer:
                 broker_id=config.node_id,
                 cluster_id=config.cluster_id,
                 listeners=config.listeners,
-                features=SUPPORTED_FEATURES,
+                features=self.features,
                 rack=config.rack,
                 log_dirs=self.log_dirs.online_ids(),
                 previous_broker_epoch=previous_broker_epoch,

@@ -13,6 +13,7 @@ from typing import Any
 import click
 
 from kraftlite.cli.common import output_option
+from kraftlite.cli.dump_controls import in_kafkas_words
 from kraftlite.cli.dump_report import Report
 from kraftlite.cli.files import MAX_TEXT_BYTES, read_bounded
 from kraftlite.cli.render import control_as_json, text_of
@@ -220,7 +221,7 @@ def _control_record(record: Any) -> tuple[dict[str, Any], str]:
     value = {} if decoded is None else control_as_json(decoded)
     if kind in (ControlType.ABORT, ControlType.COMMIT):
         return {"control": name, "data": value}, f" endTxnMarker: {name} coordinatorEpoch: {value['coordinator_epoch']}"
-    return {"control": name, "data": value}, f" {name} {json.dumps(value)}"
+    return {"control": name, "data": value}, f" {name} {json.dumps(value)}" if decoded is None else in_kafkas_words(decoded)
 
 
 def _metadata_record(record: Any) -> tuple[dict[str, Any], str]:

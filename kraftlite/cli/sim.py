@@ -49,7 +49,7 @@ class _SimCommand(click.Command):
 @click.option(
     "--scene",
     metavar="NAME",
-    help="This scene of transactions (of voters: --theme membership), again and again, instead of the faults of the seed.",
+    help="This scene of transactions or levels (of voters: --theme membership), again and again, instead of the seed's faults.",
 )
 @click.option("--no-faults", is_flag=True, help="None of the faults that the seed would draw.")
 @click.option("--until", type=float, metavar="SECONDS", help="Print no event that is later than this.")
@@ -198,7 +198,7 @@ def milliseconds(seconds: float, option: str) -> int:
 
 def _with_scene(plan: RunPlan, name: str | None) -> RunPlan:
     """The plan with the faults of a scene; None: as it is."""
-    from kraftlite.sim.schedule import play, scene_names
+    from kraftlite.sim.schedule import play, scene_names, stage
 
     if name is None:
         return plan
@@ -207,6 +207,8 @@ def _with_scene(plan: RunPlan, name: str | None) -> RunPlan:
     known = scene_names(plan.theme)
     if name not in known:
         raise click.BadParameter(f"unknown scene {name!r}: known are {', '.join(known)}", param_hint="--scene")
+    if plan.shape is None:
+        plan = replace(plan, shape=stage(name))
     shape, _ = plan.drawn()
     return replace(plan, faults=play(plan.theme, name, plan.seed, shape, plan.duration_ms))
 

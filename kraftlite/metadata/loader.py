@@ -18,6 +18,7 @@ from kraftlite.metadata.delta import MetadataDelta
 from kraftlite.metadata.image import MetadataImage, MetadataProvenance
 from kraftlite.metadata.publisher import Manifest, MetadataPublisher
 from kraftlite.model.errors import Fault
+from kraftlite.model.ids import NodeId
 from kraftlite.raft.client import CommittedBatch, LeaderAndEpoch, LoadedSnapshot, RaftClient
 from kraftlite.runtime.ports import Ports, TaskHandle, TimerHandle
 from kraftlite.runtime.trace.metadata import (
@@ -62,6 +63,9 @@ class MetadataLoader:
         self._leader = raft.leader_and_epoch()
         self._catching_up = True
         self._last_applied = -1
+        self.last_applied_time_ms = 0
+        """The time at which the last record of the image that was published was appended; 0 while there is none."""
+        self.snapshots_loaded = 0
         self._names: set[str] = set()
         self._waiting: list[MetadataPublisher] = []
         self._publishers: dict[str, MetadataPublisher] = {}
@@ -122,6 +126,11 @@ class MetadataLoader:
     def last_applied_offset(self) -> int:
         """The offset of the last image that was published; -1 while none was."""
         return self._last_applied
+
+    @property
+    def leader_id(self) -> NodeId | None:
+        """The quorum's leader, as publishers were told last."""
+        return self._leader.leader_id
 
     @property
     def caught_up(self) -> bool:
@@ -191,6 +200,7 @@ class MetadataLoader:
         delta.finish_snapshot()
         image = delta.apply(provenance)
         self._batches.load_snapshot(image)
+        self.snapshots_loaded += 1
         self._ports.tracer.emit(
             SnapshotLoaded(end_offset=provenance.last_contained_offset + 1, epoch=provenance.last_contained_epoch, records=total)
         )
@@ -225,7 +235,7 @@ class MetadataLoader:
             self._ports.tracer.emit(ImagePublished(metadata_offset=image.offset, changed=changed))
         for publisher in list(self._publishers.values()):
             self._update(publisher, delta, image, manifest)
-        self._last_applied = image.offset
+        self._note_applied(image)
 
     async def _initialize(self) -> None:
         """Give the whole image to the publishers that wait, or try again later."""
@@ -249,7 +259,11 @@ class MetadataLoader:
             self._ports.tracer.emit(PublisherInitialized(publisher=publisher.name, metadata_offset=image.offset))
             self._update(publisher, delta, image, manifest)
             self.guard(publisher, partial(publisher.on_controller_change, self._leader))
+        self._note_applied(image)
+
+    def _note_applied(self, image: MetadataImage) -> None:
         self._last_applied = image.offset
+        self.last_applied_time_ms = max(0, image.provenance.last_contained_log_time_ms)
 
     def _retry_initialize(self) -> None:
         self._retry = None

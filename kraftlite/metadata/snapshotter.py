@@ -48,6 +48,8 @@ class SnapshotGenerator:
         self._retry_backoff_ms = ports.tuning.snapshot_retry_ms if retry_backoff_ms is None else retry_backoff_ms
         self._bytes = 0
         self._since_ms = ports.clock.now_ms()
+        self.latest_ms = self._since_ms
+        """The time at which this node wrote its last snapshot; of its start, while it wrote none."""
         self._retry_at_ms: int | None = None
         self._task: TaskHandle | None = None
 
@@ -91,6 +93,7 @@ class SnapshotGenerator:
             count = await self._append_all(writer, image)
             await writer.freeze()
             frozen = True
+            self.latest_ms = self._ports.clock.now_ms()
             self._ports.tracer.emit(SnapshotWritten(end_offset=snapshot_id.offset, epoch=snapshot_id.epoch, records=count))
         except (OSError, ValueError, ApiError) as error:
             # ValueError: raft has moved beyond this image meanwhile, e.g. loaded a newer snapshot. ApiError: the image has what

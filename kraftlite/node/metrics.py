@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import kraftlite
 from kraftlite.node.build import Node
+from kraftlite.node.metadata_metrics import register_metadata
 from kraftlite.node.partition_metrics import register_group_offsets, register_partitions
 from kraftlite.obs.metrics import Metrics
 from kraftlite.obs.quotas import register_mutations, register_quotas
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 def register_gauges(metrics: Metrics, node: Node, most_partitions: int) -> None:
     """Read at scrape time, on the node's loop; once the node's parts are made. Source: CE-30."""
     gauge = metrics.gauge
-    raft, loader, controller = node.raft, node.loader, node.controller
+    raft, controller = node.raft, node.controller
     gauge("kraftlite_build_info", "1 with the version of this node.", lambda: 1, labels={"version": kraftlite.__version__})
     gauge("kafka_server_raftmetrics_current_epoch", "Epoch of the metadata quorum that this node knows.", lambda: raft.raft_epoch)
     gauge(
@@ -41,13 +42,7 @@ def register_gauges(metrics: Metrics, node: Node, most_partitions: int) -> None:
     )
     _state_gauges(metrics, raft)
     _membership_gauges(metrics, raft)
-    gauge(
-        "kafka_server_broker_metadata_metrics_last_applied_record_offset",
-        "Offset of the last metadata record that this node has applied.",
-        loader.last_applied_offset,
-    )
-    errors = "Errors while metadata was applied, since the start; above 0 this node may be behind."
-    gauge("kafka_server_broker_metadata_metrics_metadata_apply_error_count", errors, lambda: node.metadata_apply_errors)
+    register_metadata(metrics, node)
     if controller is not None:
         register_controller(metrics, controller.metrics)
     if node.broker is not None:

@@ -14,7 +14,15 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from kraftlite.obs import explain_acl, explain_log, explain_node, explain_partition, explain_quorum, explain_transaction
+from kraftlite.obs import (
+    explain_acl,
+    explain_levels,
+    explain_log,
+    explain_node,
+    explain_partition,
+    explain_quorum,
+    explain_transaction,
+)
 from kraftlite.obs.explain_causes import tell_cause
 from kraftlite.obs.explain_events import Recorded, from_line, from_trace
 from kraftlite.obs.explain_history import History
@@ -173,6 +181,8 @@ def _stories(history: History, subject: Subject, clock: Clock) -> Iterator[Story
                 yield from explain_log.node_stories(history, int(subject.name), clock)
         case "controller":
             yield from explain_quorum.quorum_stories(history, clock)
+            yield from explain_levels.voter_stories(history, clock)
+            yield from explain_levels.feature_stories(history, clock)
         case "cluster":
             yield from explain_log.cluster_stories(history, clock)
         case "transaction":

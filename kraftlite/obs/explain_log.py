@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 from itertools import groupby
 from typing import Final
 
-from kraftlite.obs import explain_node, explain_partition, explain_quorum
+from kraftlite.obs import explain_levels, explain_node, explain_partition, explain_quorum
 from kraftlite.obs.explain_causes import tell_cause
 from kraftlite.obs.explain_events import Recorded
 from kraftlite.obs.explain_history import RECORD, Change, History
@@ -189,6 +189,8 @@ def node_standing(history: History, node: int, until_ms: int) -> str:
 def cluster_stories(history: History, clock: Clock) -> Iterator[Story]:
     """Elections of the quorum, what brokers went through, and changes of partitions that follow from neither."""
     yield from explain_quorum.quorum_stories(history, clock)
+    yield from explain_levels.voter_stories(history, clock)
+    yield from explain_levels.feature_stories(history, clock)
     for node in brokers(history):
         for story in explain_node.node_stories(history, node, clock):
             if story.kind not in ("elected", "resigned", "truncated"):

@@ -61,6 +61,8 @@ def _election(history: History, before: Recorded | None, elected: Recorded, foll
     _tell_office(telling, history, elected, step, end_ms)
     old = None if before is None else before.node
     title = f"raft epoch {epoch}: active controller {who(old)} → {elected.node}"
+    if old == elected.node:
+        title = f"raft epoch {epoch}: active controller {old} was elected again"
     begin_ms = telling.steps[0].ms
     return telling.story(
         "elected", title, elected.ms, from_ms=begin_ms, old_leader=old, leader=elected.node, raft_epoch=epoch, cause=elected.cause

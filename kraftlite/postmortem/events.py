@@ -14,7 +14,7 @@ from typing import Any
 from uuid import UUID
 
 from kraftlite.controller.describe import describe, record_name
-from kraftlite.log.control import LeaderChange
+from kraftlite.log.control import KRaftVersion, KRaftVoters, LeaderChange
 from kraftlite.metadata import records
 from kraftlite.metadata.image import MetadataImage
 from kraftlite.metadata.registrations import BrokerRegistration, PartitionRegistration
@@ -49,7 +49,9 @@ class _Teller:
         self._topics: dict[UUID, str] = {}
         self._partitions: dict[tuple[UUID, int], PartitionRegistration] = {}
         self._brokers: dict[int, BrokerRegistration | None] = {}
+        self._levels: dict[str, int] = {}
         self._leaders: dict[int, int] = {}
+        self._kraft_version = 0
 
     def batch(self, entries: list[Entry]) -> Iterator[Recorded]:
         items = []
@@ -58,6 +60,10 @@ class _Teller:
             if isinstance(record, LeaderChange):
                 self._leaders[entry.epoch] = int(record.leader_id)
                 yield self._elected(entry, record)
+            elif isinstance(record, KRaftVersion):
+                self._kraft_version = record.kraft_version
+            elif isinstance(record, KRaftVoters):
+                yield self._voters(entry, record)
             elif type(record) in _KINDS and not self._left_out(record):
                 items.append(self._item(entry))
         conclude(items)
@@ -116,6 +122,12 @@ class _Teller:
         }
         return Recorded(ms=entry.time_ms, node=int(record.leader_id), event="raft.leader_elected", facts=facts)
 
+    def _voters(self, entry: Entry, record: KRaftVoters) -> Recorded:
+        voters = tuple(sorted(int(it.voter_id) for it in record.voters))
+        facts = {"offset": entry.offset, "voters": voters, "kraft_version": self._kraft_version, "leo": entry.offset}
+        node = self._leaders.get(entry.epoch, _NOBODY)
+        return Recorded(ms=entry.time_ms, node=node, event="raft.voters_changed", facts=facts)
+
     def _event(self, entry: Entry, item: Item) -> Recorded:
         record = item.record
         facts: dict[str, Any] = {
@@ -142,6 +154,10 @@ class _Teller:
                 "removing": new.removing_replicas,
                 "recovering": new.recovering,
             }
+        if isinstance(record, records.FeatureLevelRecord):
+            if self._image.cluster.brokers or self._brokers:  # it is in use, and does not begin with this level
+                facts["old_level"] = self._levels.get(record.name, self._image.features.level(record.name))
+            self._levels[record.name] = record.level
         node = self._leaders.get(entry.epoch, _NOBODY)
         return Recorded(ms=entry.time_ms, node=node, event=RECORD, facts=facts, cause=item.cause)
 

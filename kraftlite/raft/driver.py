@@ -366,6 +366,15 @@ class RaftDriver:
         self._refuse_when_stopped()
         return self.core.create_snapshot(snapshot_id, last_contained_timestamp_ms)
 
+    def log_end_epoch(self) -> int:
+        """Return the epoch of the last record here; 0 while there is none."""
+        return self._core.metalog.last_epoch if self._core is not None else 0
+
+    def latest_snapshot_bytes(self) -> int:
+        """Return the size of the newest metadata snapshot here; 0 while there is none."""
+        latest = None if self._core is None else self._core.metalog.snapshots.latest
+        return 0 if latest is None or self._core is None else self._core.metalog.snapshots.size(latest)
+
     def latest_snapshot_id(self) -> OffsetAndEpoch | None:
         return self.core.metalog.snapshots.latest
 

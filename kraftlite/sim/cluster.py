@@ -61,6 +61,8 @@ class SimCluster:
         """Carries a fault out at once, for an administrator who has his hands on the machines."""
         self.retire_broker: Callable[[NodeId], None] = lambda node_id: None
         """The ear of the administrator who takes brokers out."""
+        self.raise_level: Callable[[int], None] = lambda levels: None
+        """The ear of the administrator who moves feature levels."""
         self.nodes: dict[NodeId, SimHost] = {}
         roles = shape.roles
         self._drawn = settings_of(theme, seed, sum("broker" in it for it in roles))

@@ -28,6 +28,8 @@ TROUBLES: Final = (*SLOW_FAULTS, *TORN_FAULTS, *DIRECTORY_FAULTS, *FILE_FAULTS, 
 """Drawn by `troubles`, from a random stream of their own; `hold` by a scene, too."""
 QUORUM_FAULTS: Final = ("new-disk", "new-port", "retire-broker", "add-voter", "remove-voter", "upgrade-voters")
 """Drawn by `membership_scenes`, from a random stream of their own. The last four are the administrator's."""
+LEVEL_FAULTS: Final = ("old-software", "raise-level")
+"""Played by `level_scenes`. The second is the administrator's; `amount` is a number of levels of `metadata.version`."""
 AMBUSHES: Final = tuple(
     f"{deed}-at-{step}"
     for deed in ("kill", "power", "pause", "stop", "kill-all", "power-all", "late", "hold", "repeat", "orphan", "alone")
@@ -40,7 +42,7 @@ AMBUSHES: Final = tuple(
 from random streams of their own."""
 ONE_TARGET: Final = frozenset(
     {*NODE_FAULTS, *DISK_FAULTS, *CLOCK_FAULTS, "cut-quorum", "damage"}
-    | {*SLOW_FAULTS, *TORN_FAULTS, *DIRECTORY_FAULTS, *FILE_FAULTS, *QUORUM_FAULTS[:-1]}
+    | {*SLOW_FAULTS, *TORN_FAULTS, *DIRECTORY_FAULTS, *FILE_FAULTS, *QUORUM_FAULTS[:-1], "old-software"}
 )
 TWO_TARGETS: Final = frozenset({*LINK_FAULTS, "late", "hold"})
 _TARGET: Final = re.compile(r"\d+|controller|leader \S+-\d+")
@@ -79,7 +81,7 @@ def parse(line: str) -> FaultPlan:
     words = line.split()
     try:
         at_ms, kind = int(words[0]), words[1]
-        known = tuple(dict.fromkeys(ALL_FAULTS + SCENE_FAULTS + TROUBLES + QUORUM_FAULTS))
+        known = tuple(dict.fromkeys(ALL_FAULTS + SCENE_FAULTS + TROUBLES + QUORUM_FAULTS + LEVEL_FAULTS))
         if kind not in known and kind not in AMBUSHES:
             raise ValueError(f"unknown fault {kind!r}: known are {', '.join(known)}, and DEED-at-STEP")
         fields: dict[str, list[str]] = {"target": [], "and": [], "for": [], "amount": []}

@@ -187,6 +187,9 @@ class Injector:
         for node in self.cluster.nodes.values():
             node.disk.heal()
             node.resume()
+            if node.offers is not None:
+                node.offers = None
+                self.kill(node)
             if node.now is not None:
                 self.cluster.loop.slow_down(node.now.pid, 0)
                 node.set_rate(node.rate_ppm)

@@ -6,12 +6,12 @@ import random
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from kraftlite.sim import elr_scenes, log_dir_faults, membership_scenes, transaction_scenes, troubles
+from kraftlite.sim import elr_scenes, level_scenes, log_dir_faults, membership_scenes, transaction_scenes, troubles
 from kraftlite.sim.fault_plan import ALL_FAULTS, GROUP_FAULTS, LINK_FAULTS, FaultPlan
 from kraftlite.sim.scenes import draw_late_scene, draw_scenes
-from kraftlite.sim.shape import Shape
+from kraftlite.sim.shape import NAMED, Shape
 from kraftlite.sim.targets import any_node, node_ids
-from kraftlite.sim.themes import DIRECTORIES, MEMBERSHIP, PLAIN, SINK, TRANSACTIONS, TROUBLES
+from kraftlite.sim.themes import DIRECTORIES, LEVELS, MEMBERSHIP, PLAIN, SINK, TRANSACTIONS, TROUBLES
 
 
 def draw_all(seed: int, shape: Shape, duration_ms: int, theme: str = PLAIN) -> tuple[FaultPlan, ...]:
@@ -30,14 +30,23 @@ def draw_all(seed: int, shape: Shape, duration_ms: int, theme: str = PLAIN) -> t
 
 
 def scene_names(theme: str) -> Sequence[str]:
-    """The scenes that can be played by their names in a theme; outside of one, those of transactions."""
-    return tuple(membership_scenes.ALL if theme == MEMBERSHIP else transaction_scenes.ALL)
+    """The scenes that can be played by their names in a theme. Those of transactions bring their theme with them."""
+    if theme == MEMBERSHIP:
+        return tuple(membership_scenes.ALL)
+    return (*transaction_scenes.ALL, *(level_scenes.ALL if theme in LEVELS else ()))
+
+
+def stage(name: str) -> Shape | None:
+    """The shape for a scene that not every cluster can have; None: any."""
+    return NAMED[level_scenes.SHAPE] if name in level_scenes.ALL else None
 
 
 def play(theme: str, name: str, seed: int, shape: Shape, duration_ms: int) -> tuple[FaultPlan, ...]:
     """One scene of the theme, again and again, and nothing else. Raises KeyError for a name that there is not."""
     if theme == MEMBERSHIP:
         return membership_scenes.play(name, seed, shape, duration_ms)
+    if name in level_scenes.ALL:
+        return level_scenes.play(name, seed, shape, duration_ms)
     return transaction_scenes.play(name, seed, shape, duration_ms)
 
 

@@ -115,6 +115,7 @@ NAMED: Final[Mapping[str, Shape]] = {
     "1+3": Shape(controllers=1, brokers=3, config=QUICK, topics=(_orders(3),)),
     "3c": Shape(controllers=0, brokers=0, combined=3, config=QUICK, topics=(_orders(3),)),
     "5+5": Shape(controllers=5, brokers=5, config=QUICK, topics=(_orders(3),)),
+    "3+3-old": Shape(controllers=3, brokers=3, config=QUICK, topics=(_orders(3),), release="3.7-IV1"),
     "defaults": Shape(controllers=3, brokers=3, topics=(_orders(3),)),
 }
 

@@ -33,6 +33,8 @@ THEMES: Final = {
     SINK: "queries that write exactly once, whose drivers and tasks die or stand still at any call",
     TROUBLES: "disks, clocks and event loops that fail, and small internal sizes",
 }
+LEVELS: Final = (PLAIN, TROUBLES)
+"""Those in which feature levels move."""
 SETTLED: Final = (PLAIN,)
 
 

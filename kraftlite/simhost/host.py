@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 
 from kraftlite.config.server import ServerConfig
 from kraftlite.model.ids import Endpoint, NodeId
+from kraftlite.model.messages.controller import FeatureRange
 from kraftlite.model.tuning import Tuning
 from kraftlite.node.build import Node, build_node
 from kraftlite.node.listeners import NodeListeners
@@ -76,6 +77,8 @@ class SimHost:
     trace_hot: bool = False
     seed: int = 0
     rate_ppm: int = 0
+    offers: tuple[FeatureRange, ...] | None = None
+    """The levels of features that its broker says it has; None: those of this software."""
     boots: int = 0
     ended: int = 0
     """The number of the last incarnation that has ended: nobody hears of it any more."""
@@ -136,6 +139,8 @@ class SimHost:
         except Exception as error:  # noqa: BLE001 what production's `serve` reports before it exits
             self._fault_at_build(error)
             return
+        if self.offers is not None and node.broker is not None:
+            node.broker.features = self.offers
         here = self.now = Incarnation(number=self.boots, pid=pid, node=node, clock=clock, tasks=tasks, transport=transport)
         self.on_built(self)
         here.starting = asyncio.get_running_loop().create_task(self._start(here), context=context)

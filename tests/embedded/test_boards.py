@@ -99,7 +99,7 @@ def loaded() -> Iterator[Pages]:
             consumer.close()
 
 
-def test_ce_30_the_panels_of_stock_boards_have_data(loaded: Pages) -> None:
+def test_ce_30_tm_10_the_panels_of_stock_boards_have_data(loaded: Pages) -> None:
     def darker() -> set[str]:
         return dark(loaded.samples()) - expected()
 

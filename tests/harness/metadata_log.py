@@ -57,10 +57,14 @@ class MetadataLog:
         return first
 
     def leader(self, time_ms: int, node: int, epoch: int) -> int:
-        first, self.epoch = self.offset, epoch
+        self.epoch = epoch
         change = LeaderChange(leader_id=NodeId(node), voters=(NodeId(1), NodeId(2)), granting_voters=(NodeId(node),))
-        self.raw(control_batch([change], timestamp_ms=time_ms, leader_epoch=epoch, base_offset=first))
-        self.offset += 1
+        return self.control(time_ms, change)
+
+    def control(self, time_ms: int, *controls: ControlRecord) -> int:
+        first = self.offset
+        self.raw(control_batch(controls, timestamp_ms=time_ms, leader_epoch=self.epoch, base_offset=first))
+        self.offset += len(controls)
         return first
 
     def raw(self, data: bytes) -> None:

@@ -11,10 +11,14 @@ from kraftlite.runtime.trace.broker import LogDirFailed, ReplicaMoved
 from kraftlite.sim.checkers.facts import MetadataChecker
 from kraftlite.simhost.host import SimHost
 
+_DIRECTORIES = 17
+"""The level of `metadata.version` from which on there are directories in the metadata."""
+
 
 class OnePlace(MetadataChecker):
     """Looked at in the names on the broker's disk, at each end of a move and at the end of the run (80); at the end metadata
-    names the directory of every replica (81, JB-05). A replica whose directory is online is not offline (82, BL-16)."""
+    names the directories of every broker and replica (81, JB-05, ML-25). A replica whose directory is online is not offline (82,
+    BL-16)."""
 
     numbers: ClassVar[tuple[int, ...]] = (80, 81, 82)
     only_events: ClassVar[tuple[type[TraceEvent], ...] | None] = (ReplicaMoved, LogDirFailed)
@@ -57,6 +61,9 @@ class OnePlace(MetadataChecker):
     def _unknown(self, node: SimHost) -> str | None:
         assert node.node is not None and node.node.broker is not None
         broker, image = node.node.broker, node.node.broker.cache.image
+        own, level = image.cluster.brokers.get(node.node_id), image.features.metadata_version
+        if own is not None and level is not None and level >= _DIRECTORIES and not own.log_dirs:
+            return f"broker {node.node_id} is registered without directories at level {level} of metadata.version"
         ids = {spec.path: spec.directory_id for spec in broker._config.log_dirs}
         for log in broker.log_dirs.logs():
             registration = image.topics.registration(log.tp)

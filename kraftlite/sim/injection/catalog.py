@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from kraftlite.sim.injection import ambushes, clocks, disks, files, links, nodes, quorum
+from kraftlite.sim.injection import ambushes, clocks, disks, files, levels, links, nodes, quorum
 from kraftlite.sim.injection.handler import Handler
 
 HANDLERS: Final[Mapping[str, Handler]] = {
@@ -16,4 +16,5 @@ HANDLERS: Final[Mapping[str, Handler]] = {
     **clocks.KINDS,
     **ambushes.KINDS,
     **quorum.KINDS,
+    **levels.KINDS,
 }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from kraftlite.broker.publisher import BrokerMetadataPublisher
 from kraftlite.controller import election_control
 from kraftlite.controller import feature_control as features
 from kraftlite.controller.cluster_control import ClusterControl
@@ -98,3 +99,39 @@ def asking_is_doing(patch: Patch) -> None:
     """CE-19: --dry-run of a tool that upgrades for good."""
     rule = "return result.without_records() if request.validate_only else result"
     patch.edit(FeatureControl, "update", (rule, "return result"))
+
+
+@mutant(
+    "old-broker-is-let-in",
+    "a broker is registered that lacks a finalized level",
+    expects=("85",),
+    shape="3+3-old",
+    scene="old-broker-meets-an-upgrade",
+)
+def old_broker_is_let_in(patch: Patch) -> None:
+    """KIP-584: it would die on the first record that it does not know, or misread it."""
+    patch.edit(ClusterControl, "_check_features", ("if not low <= level <= high:", "if False:"))
+
+
+@mutant(
+    "upgrade-past-old-brokers",
+    "a feature is upgraded although a registered broker lacks the level",
+    expects=("85",),
+    shape="3+3-old",
+    scene="old-broker-meets-an-upgrade",
+)
+def upgrade_past_old_brokers(patch: Patch) -> None:
+    """KIP-584: the same, the other way round."""
+    patch.edit(FeatureControl, "_check_supported", ("for node_id, ranges in self.brokers():", "for node_id, ranges in ():"))
+
+
+@mutant(
+    "directories-are-not-told-later",
+    "a broker that was registered before there were directories never says its own",
+    expects=("81", "liveness", "83"),
+    shape="3+3-old",
+    scene="directories-come-while-a-broker-is-away",
+)
+def directories_are_not_told_later(patch: Patch) -> None:
+    """KAFKA-16162: no registration followed the change of metadata.version, and replicas had no directory for ever."""
+    patch.edit(BrokerMetadataPublisher, "_refresh_registration", ("and not own.log_dirs", "and False"))

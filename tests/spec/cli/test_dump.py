@@ -5,14 +5,24 @@ from __future__ import annotations
 import json
 import struct
 from pathlib import Path
+from uuid import UUID
 
 import pytest
 from click.testing import CliRunner, Result
 
 from kraftlite.cli.main import cli
 from kraftlite.log.batch import Record, build_batch
-from kraftlite.log.control import LeaderChange, control_batch
-from kraftlite.model.ids import NodeId
+from kraftlite.log.control import (
+    ControlRecord,
+    KRaftVersion,
+    KRaftVoters,
+    LeaderChange,
+    SnapshotFooter,
+    SnapshotHeader,
+    VoterNode,
+    control_batch,
+)
+from kraftlite.model.ids import NodeId, VoterEndpoint
 
 
 def dump(*arguments: object) -> Result:
@@ -113,11 +123,38 @@ def test_to_23_control_records(tmp_path: Path) -> None:
     directory = tmp_path / "__cluster_metadata-0"
     directory.mkdir()
     path = directory / "00000000000000000000.log"
-    change = LeaderChange(leader_id=NodeId(2), voters=(NodeId(1), NodeId(2)), granting_voters=(NodeId(2),))
-    path.write_bytes(control_batch([change], timestamp_ms=5, leader_epoch=7))
+    one, two = UUID(int=1), UUID(int=2)
+    endpoint = VoterEndpoint(name="CONTROLLER", host="a", port=9093)
+    controls: list[ControlRecord] = [
+        LeaderChange(leader_id=NodeId(2), voters=(NodeId(1), NodeId(2)), granting_voters=(NodeId(2),)),
+        LeaderChange(
+            leader_id=NodeId(2),
+            voters=(NodeId(1), NodeId(2)),
+            granting_voters=(NodeId(2),),
+            voter_directories=(one, two),
+            granting_directories=(two,),
+        ),
+        KRaftVersion(kraft_version=1),
+        KRaftVoters(voters=(VoterNode(voter_id=NodeId(1), directory_id=one, endpoints=(endpoint,)),)),
+        SnapshotHeader(last_contained_log_timestamp_ms=77),
+        SnapshotFooter(),
+    ]
+    path.write_bytes(control_batch(controls, timestamp_ms=5, leader_epoch=7))
     result = dump(directory)
     assert result.exit_code == 0, result.output
-    assert 'LEADER_CHANGE {"leader_id": 2, "voters": [1, 2], "granting_voters": [2]' in result.output
+    said = [line.partition("headerKeys: [] ")[2] for line in result.output.splitlines() if line.startswith("| offset")]
+    assert said == [
+        'LeaderChange: {"version":0,"leaderId":2,"voters":[{"voterId":1},{"voterId":2}],"grantingVoters":[{"voterId":2}]}',
+        'LeaderChange: {"version":1,"leaderId":2,"voters":[{"voterId":1,"voterDirectoryId":"AAAAAAAAAAAAAAAAAAAAAQ"},'
+        '{"voterId":2,"voterDirectoryId":"AAAAAAAAAAAAAAAAAAAAAg"}],'
+        '"grantingVoters":[{"voterId":2,"voterDirectoryId":"AAAAAAAAAAAAAAAAAAAAAg"}]}',
+        'KRaftVersion {"version":0,"kRaftVersion":1}',
+        'KRaftVoters {"version":0,"voters":[{"voterId":1,"voterDirectoryId":"AAAAAAAAAAAAAAAAAAAAAQ",'
+        '"endpoints":[{"name":"CONTROLLER","host":"a","port":9093}],'
+        '"kRaftVersionFeature":{"minSupportedVersion":0,"maxSupportedVersion":1}}]}',
+        'SnapshotHeader {"version":0,"lastContainedLogTimestamp":77}',
+        'SnapshotFooter {"version":0}',
+    ]
 
 
 def test_what_is_no_log_is_an_error(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ from uuid import UUID
 
 import pytest
 
+from kraftlite.log.control import KRaftVersion, KRaftVoters, VoterNode
 from kraftlite.metadata.image import MetadataImage
 from kraftlite.metadata.records import (
     BeginTransactionRecord,
@@ -19,8 +20,9 @@ from kraftlite.metadata.records import (
     PartitionChangeRecord,
     RemoveTopicRecord,
 )
-from kraftlite.model.ids import NodeId
+from kraftlite.model.ids import NodeId, VoterEndpoint
 from kraftlite.obs.explain import Explanation, History, Subject, explain
+from kraftlite.obs.explain_events import Recorded
 from kraftlite.obs.explain_story import Story
 from kraftlite.postmortem.events import log_events
 from kraftlite.postmortem.reading import read_metadata_log
@@ -33,6 +35,20 @@ N2 = NodeId(2)
 
 def change(number: int = 0, topic_id: UUID = A, **fields: object) -> PartitionChangeRecord:
     return PartitionChangeRecord(topic_id=topic_id, partition=number, **fields)  # type: ignore[arg-type]
+
+
+def level(name: str, number: int) -> FeatureLevelRecord:
+    return FeatureLevelRecord(name=name, level=number)
+
+
+def voters(*ids: int) -> KRaftVoters:
+    endpoints = (VoterEndpoint(name="CONTROLLER", host="a", port=9093),)
+    return KRaftVoters(voters=tuple(VoterNode(voter_id=NodeId(it), directory_id=UUID(int=it), endpoints=endpoints) for it in ids))
+
+
+def voting(ms: int, node: int, offset: int | None, *ids: int) -> Recorded:
+    facts = {"offset": offset, "voters": ids, "kraft_version": 1, "leo": 9}
+    return Recorded(ms=ms, node=node, event="raft.voters_changed", facts=facts)
 
 
 def fencing(node: int, fenced: bool, epoch: int | None = None) -> BrokerRegistrationChangeRecord:
@@ -203,6 +219,55 @@ def test_elections_of_the_quorum(log: MetadataLog) -> None:
     (story,) = stories(log, "controller")
     assert story.title == "raft epoch 3: active controller 7 → 8"
     assert told(log, "controller").standing == "node 8 is the active controller, raft epoch 3"
+
+
+def test_to_42_who_is_elected_again_and_who_votes_from_then_on(log: MetadataLog) -> None:
+    log.control(1500, KRaftVersion(kraft_version=1), voters(1, 2, 3))
+    log.leader(9000, 7, 3)
+    log.control(9500, voters(1, 3))
+    log.control(9600, voters(1, 3, 4))
+    log.control(9700, voters(1, 3, 4))
+    assert [story.title for story in stories(log, "controller")] == [
+        "raft epoch 3: active controller 7 was elected again",
+        "the metadata quorum's voters are 1,3: 2 removed",
+        "the metadata quorum's voters are 1,3,4: 4 added",
+        "the metadata quorum's voters are 1,3,4: an address or a directory of one is another",
+    ]
+    assert [story.title for story in stories(log, "cluster")][1:] == [it.title for it in stories(log, "controller")][1:]
+
+
+def test_to_42_levels_of_features_that_are_changed(tmp_path: Path) -> None:
+    """Those with which a cluster begins are no change: it has no broker yet."""
+    log = MetadataLog(tmp_path / "__cluster_metadata-0")
+    log.leader(0, 7, 1)
+    log.add(100, level("metadata.version", 25), level("group.version", 1))
+    log.add(1000, broker(1, 10, fenced=False))
+    log.add(2000, level("metadata.version", 29), level("share.version", 1), level("group.version", 1))
+    log.add(3000, level("share.version", 0))
+    said = [
+        "metadata.version 25 (4.0-IV3) → 29 (4.2-IV1)",
+        "share.version 0 → 1",
+        "share.version 1 → 0",
+    ]
+    assert [story.title for story in told(log, "controller").stories if story.kind == "level"] == said
+    log.add(4000, level("metadata.version", 30))
+    known = image_of([level("metadata.version", 29), level("share.version", 1), broker(1, 10, fenced=False)])
+    late = MetadataLog(tmp_path / "late", base=50)
+    late.add(4000, level("metadata.version", 30), level("streams.version", 1))
+    found = explain(history(late, known), Subject.parse("controller")).stories
+    assert [it.title for it in found] == ["metadata.version 29 (4.2-IV1) → 30 (4.3-IV0)", "streams.version 0 → 1"]
+
+
+def test_to_42_of_traces_the_change_of_the_voters_is_told_once() -> None:
+    """Every node says it; and what the configuration says is no change."""
+    events = [
+        voting(10, 1, None, 1, 2, 3),
+        voting(20, 2, 0, 1, 2, 3),
+        voting(500, 2, 40, 1, 2),
+        voting(510, 1, 40, 1, 2),
+    ]
+    found = explain(events, Subject.parse("controller")).stories
+    assert [(it.at_ms, it.title) for it in found] == [(500, "the metadata quorum's voters are 1,2: 3 removed")]
 
 
 def test_many_changes_of_one_batch_are_told_together(tmp_path: Path) -> None:

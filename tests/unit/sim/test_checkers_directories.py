@@ -9,6 +9,7 @@ from uuid import UUID
 import pytest
 
 from kraftlite.broker.server import BrokerServer
+from kraftlite.model.ids import NodeId
 from kraftlite.model.topic_partition import TopicPartition
 from kraftlite.runtime.trace.broker import LogDirFailed, ReplicaMoved
 from kraftlite.sim.checkers.base import CheckerFactory
@@ -18,7 +19,7 @@ from kraftlite.sim.checkers.i83_offline_leaders import OfflineLeaders
 from kraftlite.sim.log_dir_faults import draw, several
 from tests.harness.violations import Cases, assert_found
 from tests.harness.watched_cluster import SMALL, WatchedCluster
-from tests.unit.sim.test_checkers_elr import change
+from tests.unit.sim.test_checkers_elr import change, registered
 
 CASES: Cases[WatchedCluster] = Cases()
 TP = TopicPartition("orders", 0)
@@ -96,6 +97,20 @@ def test_metadata_that_names_another_directory_is_not_settled() -> None:
         wrong[place] = next(it for it in ids if it is not None and it != wrong[place])
         cluster.write(change(cluster, directories=tuple(wrong)))
         cluster.until(lambda: "metadata says" in (checker.unsettled() or ""))
+    finally:
+        cluster.close()
+
+
+def test_a_broker_that_has_not_said_its_directories_is_not_settled() -> None:
+    """ML-25, KAFKA-16162: it was registered before there were any."""
+    cluster = WatchedCluster(MetadataWatch, OnePlace, shape=SHAPE)
+    try:
+        made(cluster.start())
+        (checker,) = [it for it in cluster.checkers if isinstance(it, OnePlace)]
+        for node_id in (4, 5):
+            broker(cluster, node_id).publisher._on_directories_known = lambda: None
+        cluster.write(registered(cluster, NodeId(4), log_dirs=()))
+        cluster.until(lambda: "registered without directories" in (checker.unsettled() or ""))
     finally:
         cluster.close()
 
