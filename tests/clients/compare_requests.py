@@ -8,13 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from kraftlite.log.batch import Record, build_batch
-from tests.clients import (
-    compare_elr,
-    compare_records,
-    compare_transactions,
-    compare_transactions_odd,
-    compare_transactions_random,
-)
+from tests.clients import compare_elr, compare_records, compare_transactions, compare_transactions_odd
 from tests.clients.compare_sides import NODES, Side
 
 # isort: split
@@ -701,7 +695,6 @@ STORIES: Final[Mapping[str, Story]] = {
     "records": other_records,
     "groups": groups,
     **compare_transactions_odd.STORIES,
-    **compare_transactions_random.STORIES,
 }
 LAST: Final[Mapping[str, Story]] = {"eligible leader replicas": compare_elr.eligible_leaders}
 """Behind everything, tools included: it stops a node. Afterwards others lead and coordinate, and groups that were never written
