@@ -23,6 +23,7 @@ from tests.clients.compare_transactions import (
     FETCH,
     INIT,
     MARKERS,
+    OFFSETS,
     PRODUCE,
     Talk,
     Who,
@@ -32,6 +33,7 @@ from tests.clients.compare_transactions import (
     prepared,
 )
 from tests.clients.orders import batch
+from tests.harness.local import wait_for
 
 FETCH_OFFSETS: Final = 9
 WALKS: Final = 60
@@ -165,6 +167,13 @@ def marked(walk: Walk, who: Who, version: int, index: int, *, commit: bool, coor
     return f"WriteTxnMarkers v{version}, {index}, {'commit' if commit else 'abort'}, by {coordinator}", answer
 
 
+def _wait_led(talk: Talk, name: str) -> None:
+    """What the metadata says of a new partition its leader may hear a little later."""
+    rows = [{"partition_index": index, "current_leader_epoch": -1, "timestamp": -1} for index in range(2)]
+    values = {"replica_id": -1, "isolation_level": 0, "timeout": 20_000, "topics": [{"name": name, "partitions": rows}]}
+    wait_for("a leader that knows it", lambda: {*codes(talk.side.call(OFFSETS, 5, values, node=talk.leader))} == {"none"})
+
+
 def _last_steps(it: Walk) -> dict[str, Any]:
     """Markers of coordinators to come, and who writes behind them. The real coordinator cannot end anything there any more."""
     told: dict[str, Any] = {}
@@ -195,6 +204,7 @@ def walk(talk: Talk, seed: int) -> dict[str, Any]:
     name = f"walk-{seed}"
     talk.side.create(name, [[1, 2, 3], [1, 2, 3]])
     talk.leader, talk.of_group = talk.side.leader(name), talk.found(name, 0)
+    _wait_led(talk, name)
     it = Walk(talk, name, seed % 2 == 0, random.Random())
     told: dict[str, Any] = {}
     for number in range(STEPS):
