@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from tests.clients import compare_groups
+from tests.clients import compare_groups, compare_transactions_random
 from tests.clients.compare_sides import NODES, Side
 from tests.clients.compare_transactions import (
     ADD_OFFSETS,
@@ -283,4 +283,5 @@ STORIES: Final[Mapping[str, Callable[[Side], Any]]] = {
     "readers of transactions": readers,
     "administrators of transactions": administrators,
     **compare_groups.STORIES,
+    **compare_transactions_random.STORIES,
 }

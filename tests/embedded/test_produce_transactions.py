@@ -13,6 +13,7 @@ from kraftlite.cli.compat import producer_perf
 from kraftlite.cli.compat.tool import UsageError
 from kraftlite.cli.main import cli
 from kraftlite.testing import SyncCluster
+from tests.harness.exactly_once import settle
 
 
 @pytest.fixture(scope="module")
@@ -26,6 +27,8 @@ def run(cluster: SyncCluster, *arguments: str, lines: str = "") -> Result:
 
 
 def consumed(cluster: SyncCluster, topic: str, level: str) -> list[str]:
+    """When every outcome that was decided before is carried out."""
+    settle(cluster.bootstrap_servers)
     found = run(cluster, "consume", topic, "--from-beginning", "--isolation-level", level, "--timeout", "2")
     return found.stdout.splitlines()
 

@@ -14,6 +14,7 @@ from kraftlite.cli.main import cli
 from kraftlite.exactly_once.records import STATE_TOPIC
 from kraftlite.testing import SyncCluster
 from tests.harness import embedded
+from tests.harness.exactly_once import settle
 from tests.harness.sink_state import SinkState
 
 pytestmark = [pytest.mark.clients, pytest.mark.xdist_group("sink")]
@@ -41,6 +42,8 @@ def query(cluster: SyncCluster) -> SinkState:
 
 
 def run(query: SinkState, *arguments: str) -> Result:
+    """When every outcome that was decided before is carried out."""
+    settle(query.servers)
     return CliRunner().invoke(
         cli, ["sink", *arguments, "--bootstrap-server", query.servers], catch_exceptions=False, standalone_mode=False
     )

@@ -5,18 +5,20 @@ from __future__ import annotations
 import time
 import zlib
 from collections.abc import Callable, Sequence
+from itertools import count
 from typing import Any, NamedTuple
 
 from kraftlite.client.cluster import ClusterClient
-from kraftlite.client.errors import ClientError
+from kraftlite.client.errors import ClientError, RequestRefused
 from kraftlite.client.kafka_client import KafkaClient
 from kraftlite.client.settings import ClientSettings
-from kraftlite.client.transactions import list_transactions
+from kraftlite.client.transactions import TransactionDescription, describe_transactions, list_transactions
+from kraftlite.coordinator.core.placement import TRANSACTION_TOPIC, partition_for
 from kraftlite.exactly_once.driver import KafkaCluster
 from kraftlite.exactly_once.protocol_core import Staging, commit
 from kraftlite.exactly_once.records import STATE_TOPIC, Decision, Entry
 from kraftlite.log.batch import Record, build_batch
-from kraftlite.model.errors import error_code
+from kraftlite.model.errors import ErrorCode, error_code
 from kraftlite.model.producer import Producer
 from kraftlite.model.topic_partition import TopicPartition
 from tests.harness.embedded import QUICK
@@ -76,12 +78,28 @@ def committed(bootstrap: str, topic: str) -> list[Seen]:
 
 
 def settle(bootstrap: str) -> None:
-    """A coordinator answers when an outcome is decided, and writes the markers behind that."""
+    """A coordinator answers when an outcome is decided, and writes the markers behind that. Of a partition that has no
+    coordinator just now nothing would be listed, so each must have one."""
     deadline = time.monotonic() + SETTLED_S
-    with ClusterClient(ClientSettings(bootstrap=tuple(bootstrap.split(",")), retry_backoff_ms=20)) as cluster:
+    settings = ClientSettings(bootstrap=tuple(bootstrap.split(",")), retry_backoff_ms=20, retry_timeout_ms=int(SETTLED_S * 1000))
+    with ClusterClient(settings) as cluster:
+        probes = _an_id_of_each(len(cluster.leaders([TRANSACTION_TOPIC])))
+        for name, found in describe_transactions(cluster, probes).items():
+            known = isinstance(found, RequestRefused) and found.code is ErrorCode.TRANSACTIONAL_ID_NOT_FOUND
+            assert known or isinstance(found, TransactionDescription), f"nobody coordinates {name}: {found}"
         while waiting := list_transactions(cluster, states=("PrepareCommit", "PrepareAbort")):
             assert time.monotonic() < deadline, f"outcomes are not carried out: {waiting}"
             time.sleep(0.01)
+
+
+def _an_id_of_each(partitions: int) -> list[str]:
+    """A transactional id for each partition of the coordinators' topic."""
+    found: dict[int, str] = {}
+    for number in count():
+        if len(found) == partitions:
+            return list(found.values())
+        found.setdefault(partition_for(f"probe-{number}", partitions), f"probe-{number}")
+    raise AssertionError("unreachable")
 
 
 def values(bootstrap: str, topic: str) -> list[str]:

@@ -55,7 +55,8 @@ class Driver:
         """The process that stands at the point, and does not move any more."""
 
         def there() -> int | None:
-            assert self.process.poll() is None, f"it came to its end: {self.tail()}"
+            ended = self.process.poll()
+            assert ended is None, f"it came to its end ({ended}), and never stood there: {self.tail()}"
             pid = halted(self.at)
             return pid if pid is not None and state_of(pid) == "T" else None
 

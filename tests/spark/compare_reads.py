@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
+from tests.harness.exactly_once import settle
 from tests.spark.compare_sides import T0, Outcome, Stream, World, attempt, load, rows_of, schema_of, tasks_of
 
 CODECS: Final = ("gzip", "snappy", "lz4", "zstd")
@@ -128,6 +129,7 @@ def _transactions(world: World) -> None:
     within(0, range(20, 24), producer.abort_transaction)
     within(1, range(30, 34), producer.abort_transaction)
     within(0, range(40, 43), producer.commit_transaction)
+    settle(world.bootstrap)
     within(0, range(50, 52), None)
     world.fill("transactions", 0, 2, first=60)
     world.open = producer  # type: ignore[attr-defined]  # until the world ends

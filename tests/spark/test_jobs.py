@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from kraftlite.testing import SyncCluster
+from tests.harness.exactly_once import settle
 from tests.harness.spark_runs import Sent, create, fill, numbered, read
 
 pytestmark = [pytest.mark.spark]
@@ -412,6 +413,7 @@ def test_aggregate_to_a_topic(spark: Any, cluster: SyncCluster, topic: str, tmp_
         exactly_once=exactly_once,
     )
     assert (report.malformed_rows, report.late_rows) == (1, 0)
+    settle(cluster.bootstrap_servers)
     (row,) = read(spark, cluster, results_topic, includeHeaders="true", **{"kafka.isolation.level": "read_committed"}).collect()
     assert [it.key for it in row.headers or ()] == (["kraftlite.batch"] if exactly_once else [])
     key, value = json.loads(row.key), json.loads(row.value)

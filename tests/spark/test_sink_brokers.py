@@ -49,10 +49,12 @@ POINTS = points(2)
 HALF = Point("driver", "end", "after")
 HEALING = [
     Point("driver", method, when, call)
-    for method, call in (("fate", 1), ("fate", 2), ("take_over", 2), ("record", 1), ("end", 1))
+    for method, call in (("fate", 1), ("fate", 2), ("fate", 3), ("record", 1), ("end", 1), ("end", 3))
     for when in ("before", "after")
 ]
-"""In a batch of which one of three tasks was committed before its driver's process died."""
+"""In a batch of which one of three tasks was committed before its driver's process died. The tasks that run again have taken
+over the ids of the others, so that the driver finds none of their transactions open. The last end is of the copy that is not
+needed."""
 BIRTH = Point("task", "mark", "before")
 """In the first batch, where nothing is known of the query yet."""
 

@@ -296,9 +296,13 @@ def _prepared(current: Transaction, *, commit: bool, now_ms: int, epoch: int, la
 
 
 def abort_fenced(fenced: Transaction, *, version: int, now_ms: int) -> Transaction:
-    """The abort that a fence leads to, in the epoch of the fence. `version`: the cluster's `transaction.version`."""
+    """The abort that a fence leads to, in the epoch of the fence. `version`: the cluster's `transaction.version`. From 2 on it is
+    an end as any other: who has the epoch before may go on with the one of the fence, unless another instance has come (TX-15),
+    or it is the one that nobody is given (TX-17)."""
     assert fenced.state is _S.PREPARE_EPOCH_FENCE
-    return replace(fenced, state=_S.PREPARE_ABORT, updated_ms=now_ms, version=version)
+    goes_on = version >= 2 and fenced.producer_epoch < FENCING_EPOCH
+    last = fenced.producer_epoch - 1 if goes_on else NO_EPOCH
+    return replace(fenced, state=_S.PREPARE_ABORT, updated_ms=now_ms, version=version, last_epoch=last)
 
 
 def complete(current: Transaction, *, now_ms: int) -> Transaction:

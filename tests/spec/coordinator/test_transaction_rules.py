@@ -222,6 +222,34 @@ def test_tx_17_who_is_timed_out_in_the_last_epoch_is_not_given_the_one_of_the_fe
         assert rules.end(entry, Producer(ID, epoch), commit=False, version=2, now_ms=7, new_id=lambda: None) == told
 
 
+@pytest.mark.parametrize(
+    ("version", "epoch", "goes_on"),
+    [(0, 4, False), (1, 4, False), (2, 4, True), (2, LAST_EPOCH - 1, True), (2, LAST_EPOCH, False)],
+)
+def test_tx_15_who_was_aborted_by_the_coordinator_goes_on_in_the_epoch_of_the_fence(
+    version: int, epoch: int, goes_on: bool
+) -> None:
+    """By version 2 an abort is an end, whoever began it. Another instance that has come takes that away. 32767 is nobody's."""
+    entry = entry_in("O")
+    entry.current = replace(entry.current, producer_epoch=epoch)
+    entry.current = rules.complete(rules.abort_fenced(rules.fence(entry), version=version, now_ms=5), now_ms=6)
+
+    def init(expected: Producer | None) -> Decision:
+        return rules.init(entry, expected, timeout_ms=60_000, now_ms=7, new_id=lambda: NEXT_ID)
+
+    found = init(Producer(ID, epoch))
+    if not goes_on:
+        assert found == Refused(ErrorCode.PRODUCER_FENCED)
+        return
+    assert isinstance(found, Next)
+    assert (found.transaction.state, found.transaction.producer_epoch) == (S.EMPTY, epoch + 1)
+    assert init(Producer(ID, epoch - 1)) == Refused(ErrorCode.PRODUCER_FENCED)
+    other = init(None)
+    assert isinstance(other, Next)
+    entry.current = other.transaction
+    assert init(Producer(ID, epoch)) == Refused(ErrorCode.PRODUCER_FENCED)
+
+
 @pytest.mark.parametrize("commit", [True, False])
 def test_tx_40_the_version_of_the_end_is_that_of_the_markers(commit: bool) -> None:
     """A transaction that was begun by the rules of 2 keeps its epoch when it is ended by older ones. A marker of 2 in that epoch

@@ -218,6 +218,29 @@ def test_tx_15_a_producer_goes_on_with_what_it_has() -> None:
     assert w.answer(w.init(expected=Producer(99, 2))) is E.PRODUCER_FENCED
 
 
+@pytest.mark.parametrize("version", [1, 2])
+@pytest.mark.parametrize("why", ["timed out", "its own error"])
+def test_tx_15_who_begins_anew_with_an_open_transaction_goes_on_by_version_2(version: int, why: str) -> None:
+    """KIP-360: the client has lost an answer, or its time, and asks with what it has."""
+    w = world(version)
+    first = w.begun(A)
+    if why == "timed out":
+        w.pass_time(100_000)
+    else:
+        assert w.now(w.init(expected=first)) is E.CONCURRENT_TRANSACTIONS
+    w.settle()
+    assert w.current().state is S.COMPLETE_ABORT
+    if version < 2:
+        assert w.answer(w.init(expected=first)) is E.PRODUCER_FENCED
+        return
+    again = w.now(w.init(expected=first))
+    assert again == Producer(first.producer_id, first.producer_epoch + 1)
+    assert w.now(w.init(expected=first)) == again, "the answer was lost, and is given again"
+    assert w.now(w.init()) == Producer(first.producer_id, first.producer_epoch + 2)
+    for fenced in (first, again):
+        assert w.answer(w.init(expected=fenced)) is E.PRODUCER_FENCED
+
+
 def test_tx_16_the_last_epoch_is_not_in_the_log() -> None:
     w = world()
     first = w.now(w.init())

@@ -168,6 +168,28 @@ async def test_tx_50_markers_reach_the_leader_of_every_partition(cluster: Transa
     assert len(leaders) == 3, "every broker leads one, or nothing is remote"
 
 
+@pytest.mark.parametrize("first", ["old", "new"])
+async def test_ta_10_clients_of_both_versions_write_to_one_partition_at_once(cluster: TransactionCluster, first: str) -> None:
+    """librdkafka's have version 0, Java's 2. Each is ended by its own rules, whichever comes first."""
+    versions = {"old": 0, "new": 2}
+    producers = {name: await cluster.init(name) for name in versions}
+    for sequence in (0, 1):
+        for name, version in versions.items():
+            await cluster.add(producers[name], 0, version=version, name=name)
+            assert await cluster.write(producers[name], 0, sequence) is ErrorCode.NONE
+    after = {}
+    for name in (first, *({*versions} - {first})):
+        after[name] = await cluster.end(producers[name], commit=name == first, version=versions[name], name=name)
+    assert after["old"] == producers["old"]
+    assert after["new"] == producers["new"]._replace(producer_epoch=producers["new"].producer_epoch + 1)
+    await cluster.until(lambda: len(cluster.markers(0)) == 2, "both markers")
+    for name in versions:
+        done = S.COMPLETE_COMMIT if name == first else S.COMPLETE_ABORT
+        await cluster.until(lambda n=name, d=done: cluster.state(n) is d, "the end of both")  # type: ignore[misc]
+    outcomes = sorted((epoch, commit) for epoch, commit, _ in cluster.markers(0))
+    assert outcomes == sorted((after[name].producer_epoch, name == first) for name in versions)
+
+
 async def test_tx_60_the_next_coordinator_carries_out_what_was_decided(
     cluster: TransactionCluster,
 ) -> None:
