@@ -12,7 +12,7 @@ from kraftlite.controller.events import Internal, Write, classify
 from kraftlite.controller.queue import QueueClosed, QueueTimeout
 from kraftlite.controller.results import ControllerResult
 from kraftlite.controller.turns import at_once
-from kraftlite.metadata.features import METADATA_VERSION
+from kraftlite.metadata.features import ELIGIBLE_LEADER_REPLICAS_VERSION, METADATA_VERSION
 from kraftlite.metadata.records import (
     AbortTransactionRecord,
     BeginTransactionRecord,
@@ -275,6 +275,26 @@ def test_ce_15_a_half_written_bootstrap_is_aborted_and_written_again() -> None:
     assert written[2:] == [LEVEL, config("1"), EndTransactionRecord()]
     assert world.state.features.metadata_version == 30
     assert len({node.core.state_hash() for node in world.nodes.values()}) == 1
+
+
+@pytest.mark.parametrize("batches", [1, 2, 3, 4, 5])
+def test_ce_15_a_bootstrap_is_written_again_in_full_whatever_was_there_of_it(batches: int) -> None:
+    bootstrap = (LEVEL, FeatureLevelRecord(name=ELIGIBLE_LEADER_REPLICAS_VERSION, level=1), config("1"))
+    whole = World(2, bootstrap=bootstrap).quorum.records()
+    assert len(whole) == 6, "with the min.insync.replicas that eligible leader replicas need"
+    world = World(2, log=[[record] for record in whole[:batches]], bootstrap=bootstrap)
+    assert world.quorum.records()[batches:][1:] == whole
+    world.quorum.elect(101)
+    world.settle()
+    assert world.quorum.records()[batches:][1:] == whole, "and only once"
+
+
+def test_ce_15_a_bootstrap_of_which_half_was_written_twice_is_written_again() -> None:
+    half = [[BeginTransactionRecord(name="Bootstrap records"), LEVEL], [config("1")]]
+    again = [[AbortTransactionRecord(reason="left open"), *half[0]], half[1]]
+    world = World(2, log=[*half, *again], bootstrap=(*BOOTSTRAP, config("2")))
+    assert [type(record) for record in world.quorum.records()[7:9]] == [AbortTransactionRecord, BeginTransactionRecord]
+    assert world.quorum.records()[9:] == [LEVEL, config("2"), EndTransactionRecord()]
 
 
 def test_ce_15_another_open_transaction_is_aborted() -> None:
