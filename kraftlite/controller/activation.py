@@ -36,8 +36,8 @@ def activation_records(
     metadata_version: int | None,
     min_isr: Callable[[], MetadataRecord],
 ) -> ControllerResult[str]:
-    """The records, and why. `min_isr`: what an empty log needs beside eligible leader replicas, whatever the state says, which may
-    have the half of a bootstrap that is to be aborted. Raises Fault when the log cannot be taken over."""
+    """The records, and why. `min_isr`: what an empty log needs beside eligible leader replicas, whatever the state says: it may
+    have half of a bootstrap that is to be aborted. Raises Fault when the log cannot be taken over."""
     if transaction_start is not None:
         if metadata_version is not None and not features.supports_transactions(metadata_version):
             raise Fault(
@@ -63,9 +63,7 @@ def activation_records(
     return ControllerResult(records=[], response=f"took over at metadata.version {metadata_version}", atomic=True)
 
 
-def _bootstrap_records(
-    bootstrap: Sequence[MetadataRecord] | None, min_isr: Callable[[], MetadataRecord]
-) -> list[MetadataRecord]:
+def _bootstrap_records(bootstrap: Sequence[MetadataRecord] | None, min_isr: Callable[[], MetadataRecord]) -> list[MetadataRecord]:
     level = bootstrap_level(bootstrap)
     assert bootstrap is not None
     records = list(bootstrap)

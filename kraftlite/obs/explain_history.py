@@ -81,7 +81,7 @@ class History:
         process of a node was seen to have ended, where somebody has looked."""
         self.log_only = log_only
         self.damage: str | None = None
-        """What could not be read of the files that the events are from, in words."""
+        """The damage of the files that the events are from, in words."""
         self.ended = ended or {}
         found = sorted((event for event in events if event.event not in HOT), key=lambda event: event.ms)
         self.events = [event for event in found if event.event not in faults.EVENTS]

@@ -25,13 +25,13 @@ _NEEDED: Final[Mapping[str, frozenset[str]]] = {
 
 
 class TraceLines:
-    """Makes events of lines, and counts those that are damaged: an event of this software that has facts of another type,
-    or that nobody can place. An event that is not known, perhaps of a later version, stays if nobody can stumble over it."""
+    """Makes events of lines, and counts those that are damaged: an event of this software that has facts of another type, or that
+    nobody can place. An event that is not known, perhaps of a later version, stays if nobody can stumble over it."""
 
     def __init__(self) -> None:
         self.damaged = 0
         self.first_damage: str | None = None
-        """What is wrong with the first damaged line."""
+        """The fault of the first of them, in words."""
 
     def sound(self, event: Recorded) -> bool:
         try:

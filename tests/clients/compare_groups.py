@@ -306,7 +306,26 @@ def _joined_as(answer: Any) -> Any:
     return [codes(answer), *named, answer.get("leader") == answer.get("member_id"), len(answer.get("members", ()))]
 
 
+def refused(side: Side) -> Any:
+    """A classic member that is refused, where all of the new protocol have left: what is left of the group shows in the
+    epoch of who comes next."""
+    prepared(side)
+    groups = Groups(side, "refused")
+    told: dict[str, Any] = {}
+    for state in ("consumer, left", "consumer, static, left"):
+        for relation in ("another member", "nobody"):
+            for name, send in joins():
+                who = STATES[state](groups)
+                answer = send(groups, RELATIONS[relation](who))
+                if "none" in codes(answer):
+                    continue
+                after = beat(groups, who._replace(member="m-2", epoch=0, instance=None), full=True)
+                told[f"{state}, {relation}: {name}"] = [codes(answer), codes(after), after.get("member_epoch")]
+    return told
+
+
 STORIES: Final[Mapping[str, Callable[[Side], Any]]] = {
     "odd groups": cases,
     "odd comers to groups": comers,
+    "groups that refuse a classic member": refused,
 }

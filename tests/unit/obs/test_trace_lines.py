@@ -1,4 +1,4 @@
-"""No damage of the lines of a trace ends its history: those of the directories of the first version, with facts that are damaged."""
+"""No damage of the lines of a trace ends its history: those of the first version, with facts that are damaged."""
 
 from __future__ import annotations
 
