@@ -75,6 +75,8 @@ def test_an_audit_of_directories_is_what_one_types(tmp_path: Path) -> None:
     for engine in ("spark", "local"):
         gone = CliRunner().invoke(cli, ["pipeline", "audit", str(tmp_path / "none"), "--engine", engine])
         assert (gone.exit_code, gone.output) == (2, f"Error: dir1={tmp_path / 'none'}: there is no such directory\n")
+        gone = CliRunner().invoke(cli, ["pipeline", "failover-report", "--run", str(tmp_path / "none"), "--engine", engine])
+        assert (gone.exit_code, gone.output) == (2, f"Error: {tmp_path / 'none'}: there is no such directory\n")
         gone = CliRunner().invoke(cli, ["pipeline", "audit", "--data-dir", str(tmp_path), "--engine", engine])
         assert gone.exit_code == 2 and gone.output.startswith(f"Error: there is no local cluster in {tmp_path}")
     result = CliRunner().invoke(cli, ["pipeline", "audit", str(tmp_path / "none"), "--engine", "local"])
