@@ -123,6 +123,12 @@ def pairs(items: Iterable[str], what: str = "--config") -> dict[str, str]:
     return found
 
 
+def warn(problem: str | None) -> None:
+    """Tell a problem, if there is one, that does not keep the command from its work."""
+    if problem is not None:
+        click.echo(f"warning: {printable(problem)}", err=True)
+
+
 def print_json(value: Any) -> None:
     """JSON escapes the control characters below 0x20 itself; those above are escaped in its way, too."""
     text = json.dumps(value, default=str, ensure_ascii=False, indent=2)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 
-from kraftlite.cli.common import data_dir_of, data_dir_option, local_errors, output_option, print_json
+from kraftlite.cli.common import data_dir_of, data_dir_option, local_errors, output_option, print_json, warn
 from kraftlite.cli.times import moment
 from kraftlite.local.recorded import history_of, read_history
 from kraftlite.local.state import load
@@ -97,6 +97,7 @@ def explain(
             history = _of_metadata(metadata, wanted)
         else:
             history = read_history(files) if files else history_of(load(data_dir_of(data_dir)))
+    warn(history.damage)
     now_ms = int(time.time() * 1000)
     since_ms = moment(since, "--since", now_ms, history.begin_ms)
     until_ms = moment(until, "--until", now_ms, history.begin_ms)

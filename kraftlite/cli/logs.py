@@ -14,7 +14,7 @@ from typing import Any, Final
 
 import click
 
-from kraftlite.cli.common import data_dir_of, data_dir_option, local_errors
+from kraftlite.cli.common import data_dir_of, data_dir_option, local_errors, warn
 from kraftlite.cli.times import since as since_of
 from kraftlite.local.ledger import LEDGER_NAME
 from kraftlite.local.recorded import history_of, nothing_recorded, read_history
@@ -112,6 +112,7 @@ def _steps(subject: str, files: Sequence[Path], data_dir: Path | None) -> set[Pl
     except ValueError as error:
         raise click.UsageError(f"--story {subject}: {error}") from None
     history = read_history(files) if files else history_of(load(data_dir_of(data_dir)))
+    warn(history.damage)
     try:
         found = explain(history, wanted)
     except UnknownSubject as error:

@@ -142,17 +142,33 @@ def by_position(directories: Sequence[Path]) -> dict[str, list[Path]]:
     return found
 
 
+def _all_there(directories: dict[str, list[Path]]) -> dict[str, list[Path]]:
+    """Raises CannotRun."""
+    for name, paths in directories.items():
+        for path in paths:
+            if not path.is_dir():
+                raise CannotRun(f"{name}={path}: there is no such directory")
+    return directories
+
+
 def _run(
     directories: Callable[[], dict[str, list[Path]]], engine: str, master: str, quiet: bool, options: dict[str, Any]
 ) -> AuditReport:
     from rich.console import Console
 
+    from kraftlite.segments.directories import AuditInputError
+
+    with spark_or_none("local", master, "audit"):  # what is not there is told before Spark is started, which takes seconds
+        try:
+            chosen = _all_there(directories())
+        except AuditInputError as error:
+            raise CannotRun(str(error)) from None
     with Console(stderr=True, quiet=quiet).status("starting …") as status, spark_or_none(engine, master, "audit") as spark:
-        from kraftlite.spark.jobs.audit import AuditInputError, audit
+        from kraftlite.spark.jobs.audit import audit
 
         try:
             return audit(
-                directories(),
+                chosen,
                 engine=engine,
                 spark=spark,
                 on_progress=lambda what, done, total: status.update(f"{what} … {f'{done} of {total}' if total else ''}"),

@@ -66,12 +66,16 @@ def failover_report_command(
     from rich.console import Console
 
     console = Console(stderr=True, quiet=output == "json")
+    chosen = runs or (data_dir_of(None),)
+    for run in chosen:
+        if not run.is_dir():
+            raise CannotRun(f"{run}: there is no such directory")  # before Spark is started, which takes seconds
     with console.status("starting …") as status, spark_or_none(engine, master, "failover-report") as spark:
         from kraftlite.spark.jobs.failover_report import AuditInputError, failover_report
 
         try:
             found = failover_report(
-                runs or [data_dir_of(None)],
+                chosen,
                 out=out,
                 history=history,
                 max_unavailable_ms=max_unavailable,

@@ -269,12 +269,14 @@ def alter_replica_log_dirs(cluster: ClusterClient, broker: int, wanted: Mapping[
     }
 
 
-def describe_log_dirs(cluster: ClusterClient, broker: int, partitions: Iterable[Partition] | None = None) -> list[dict[str, Any]]:
+def describe_log_dirs(
+    cluster: ClusterClient, broker: int, partitions: Iterable[Partition] | None = None, *, timeout_ms: int | None = None
+) -> list[dict[str, Any]]:
     """The log directories of a broker, as kafka-log-dirs prints them, with their sizes."""
     topics = None
     if partitions is not None:
         topics = [{"topic": topic, "partitions": indexes} for topic, indexes in by_topic(partitions).items()]
-    answer = check(cluster.call(35, 5, {"topics": topics}, broker=broker))
+    answer = check(cluster.call(35, 5, {"topics": topics}, broker=broker, timeout_ms=timeout_ms))
     found = []
     for directory in answer.results:
         code = code_of(directory)

@@ -34,10 +34,10 @@ def activation_records(
     transaction_start: int | None,
     empty_before_transaction: bool,
     metadata_version: int | None,
-    before_elr: Callable[[], list[MetadataRecord]] = list,
+    min_isr: Callable[[], MetadataRecord],
 ) -> ControllerResult[str]:
-    """The records, and why. `before_elr`: what goes with eligible leader replicas. Raises Fault when the log cannot be taken
-    over."""
+    """The records, and why. `min_isr`: what an empty log needs beside eligible leader replicas, whatever the state says: it may
+    have half of a bootstrap that is to be aborted. Raises Fault when the log cannot be taken over."""
     if transaction_start is not None:
         if metadata_version is not None and not features.supports_transactions(metadata_version):
             raise Fault(
@@ -50,27 +50,25 @@ def activation_records(
                 records=[abort], response=f"aborted the transaction begun at {transaction_start}", atomic=True
             )
         return ControllerResult(
-            records=[abort, *_bootstrap_records(bootstrap, before_elr)],
+            records=[abort, *_bootstrap_records(bootstrap, min_isr)],
             response=f"aborted the half-written bootstrap begun at {transaction_start} and wrote it again",
         )
     if log_is_empty:
         transactional = features.supports_transactions(bootstrap_level(bootstrap))
         return ControllerResult(
-            records=_bootstrap_records(bootstrap, before_elr), response="bootstrapped an empty log", atomic=not transactional
+            records=_bootstrap_records(bootstrap, min_isr), response="bootstrapped an empty log", atomic=not transactional
         )
     if metadata_version is None:
         raise Fault("the metadata log is not empty, but finalizes no metadata.version")
     return ControllerResult(records=[], response=f"took over at metadata.version {metadata_version}", atomic=True)
 
 
-def _bootstrap_records(
-    bootstrap: Sequence[MetadataRecord] | None, before_elr: Callable[[], list[MetadataRecord]]
-) -> list[MetadataRecord]:
+def _bootstrap_records(bootstrap: Sequence[MetadataRecord] | None, min_isr: Callable[[], MetadataRecord]) -> list[MetadataRecord]:
     level = bootstrap_level(bootstrap)
     assert bootstrap is not None
     records = list(bootstrap)
     if any(_enables_elr(record) for record in records):
-        records += before_elr()
+        records.append(min_isr())
     if not features.supports_transactions(level):
         return records
     return [BeginTransactionRecord(name="Bootstrap records"), *records, EndTransactionRecord()]

@@ -174,14 +174,16 @@ class ConfigControl:
     def elr_safety_records(self) -> list[MetadataRecord]:
         """Make all brokers agree on min.insync.replicas: one value for the cluster, of this node where there is none yet, and
         none for a single broker."""
-        records: list[MetadataRecord] = []
-        if MIN_ISR not in self.get((_BROKER, "")):
-            value = str(self._static.get(MIN_ISR, BROKER_CONFIGS[MIN_ISR].default))
-            records.append(ConfigRecord(resource_type=_BROKER, resource_name="", name=MIN_ISR, value=value))
+        records: list[MetadataRecord] = [] if MIN_ISR in self.get((_BROKER, "")) else [self.first_min_isr()]
         for kind, name in sorted(self.configs):
             if kind == _BROKER and name != "" and MIN_ISR in self.get((kind, name)):
                 records.append(ConfigRecord(resource_type=kind, resource_name=name, name=MIN_ISR, value=None))
         return records
+
+    def first_min_isr(self) -> MetadataRecord:
+        """The min.insync.replicas of a cluster that has none yet."""
+        value = str(self._static.get(MIN_ISR, BROKER_CONFIGS[MIN_ISR].default))
+        return ConfigRecord(resource_type=_BROKER, resource_name="", name=MIN_ISR, value=value)
 
     def clear_elr(self) -> list[MetadataRecord]:
         """Clear the sets of all partitions; see `candidates`."""

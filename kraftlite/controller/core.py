@@ -347,7 +347,7 @@ class ControllerCore:
             transaction_start=start,
             empty_before_transaction=start is not None and not self.state.had_records_before(start),
             metadata_version=self.state.features.metadata_version,
-            before_elr=self.state.configs.elr_safety_records,
+            min_isr=self.state.configs.first_min_isr,
         )
         assert self.claim_epoch is not None
         self._tracer.emit(ControllerActivated(raft_epoch=self.claim_epoch, records=len(result.records), reason=result.response))

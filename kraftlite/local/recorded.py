@@ -8,8 +8,9 @@ from pathlib import Path
 
 from kraftlite.local.ledger import LEDGER_NAME
 from kraftlite.local.state import LocalCluster, LocalError
-from kraftlite.obs.explain import History, from_line
+from kraftlite.obs.explain import History
 from kraftlite.obs.timeline import read_timelines
+from kraftlite.obs.trace_lines import TraceLines
 
 
 def history_of(cluster: LocalCluster) -> History:
@@ -17,6 +18,8 @@ def history_of(cluster: LocalCluster) -> History:
     # The ledger is opened behind the traces: what follows from a fault is never read without it.
     history = read_history([*(node.trace_path for node in cluster.nodes), Path(cluster.data_dir) / LEDGER_NAME])
     if not history.events:
+        if history.damage is not None:
+            raise LocalError(history.damage)
         raise nothing_recorded(Path(cluster.data_dir))
     return history
 
@@ -30,6 +33,9 @@ def nothing_recorded(where: Path) -> LocalError:
 
 
 def read_history(paths: Iterable[Path]) -> History:
-    """Read the events of trace files; a file that is not there has no events, and a damaged line is left out."""
-    found = map(from_line, read_timelines(paths))
-    return History(event for event in found if event is not None)
+    """Read the events of trace files; a file that is not there has no events. A damaged line is left out, and the history says
+    so; one that a crash has cut off is not counted."""
+    lines = TraceLines()
+    history = History(lines.events(read_timelines(paths)))
+    history.damage = lines.problem()
+    return history

@@ -80,6 +80,8 @@ class History:
         """`log_only`: the events are those of a metadata log, and there is no trace of any node. `ended`: the times at which the
         process of a node was seen to have ended, where somebody has looked."""
         self.log_only = log_only
+        self.damage: str | None = None
+        """The damage of the files that the events are from, in words."""
         self.ended = ended or {}
         found = sorted((event for event in events if event.event not in HOT), key=lambda event: event.ms)
         self.events = [event for event in found if event.event not in faults.EVENTS]

@@ -245,7 +245,10 @@ def seconds(ms: int) -> str:
     return f"{ms} ms" if ms < 1000 else f"{ms / 1000:.1f} s"
 
 
-def ids(members: Iterable[int]) -> str:
+def ids(members: Iterable[int] | None) -> str:
+    """None: an event does not say which."""
+    if members is None:
+        return "unknown"
     return ",".join(map(str, members)) or "none"
 
 

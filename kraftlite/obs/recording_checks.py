@@ -173,16 +173,17 @@ def _ledger(given: Mapping[str, Any]) -> dict[str, Any]:
     return dict(given)
 
 
-def event_facts(name: str, given: Mapping[str, Any]) -> dict[str, Any] | None:
-    """The facts of an event (without `ts`, `node` and `event`); None for an event that is not known. Raises ValueError."""
+def event_facts(name: str, given: Mapping[str, Any], needed: frozenset[str] | None = None) -> dict[str, Any] | None:
+    """The facts of an event (without `ts`, `node` and `event`); None for an event that is not known. `needed`: those that must be
+    there; None: all that its class has no default for. Raises ValueError."""
     if name in faults.EVENTS:
         return _ledger(given)
     known = _vocabulary().get(name)
     if known is None:
         return None
-    checks, needed = known
+    checks, all_of_them = known
     found = {fact: value for fact, value in each(checks, given).items() if value is not None}
-    missing = needed - found.keys()
+    missing = (all_of_them if needed is None else needed) - found.keys()
     if missing:
         raise ValueError(f"{name} has no {', '.join(sorted(missing))}")
     return found

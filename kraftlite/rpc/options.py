@@ -33,8 +33,8 @@ HANDSHAKE_TIMEOUT_MS: Final = 10_000
 MAX_IDLE_MS: Final = 600_000
 """Without a call for so long a connection is closed, as with `connections.max.idle.ms`; a peer opens another when it needs it."""
 
-MAX_STREAMS_PER_CONNECTION: Final = 512
-"""A peer's calls beyond it wait in its own channel."""
+MAX_STREAMS_PER_CONNECTION: Final = 256
+"""A peer's calls beyond it wait in its own channel. All of one connection may begin, or end, in one turn of the loop: 50 ms."""
 
 MAX_METADATA_BYTES: Final = 16 * KIB
 """Headers of one call. Ours have a path, an authority and a timeout."""

@@ -11,6 +11,7 @@ from typing import Final
 
 from kraftlite.obs.explain import History, Recorded
 from kraftlite.obs.tail import Tail
+from kraftlite.obs.trace_lines import TraceLines
 
 NEWEST_BYTES: Final = 4 << 20
 """The end of each file that is read at first."""
@@ -25,6 +26,7 @@ class Record:
         self._tails: dict[Path, Tail] = {}
         self._events: deque[Recorded] = deque(maxlen=MAX_EVENTS)
         self._lock = Lock()
+        self._lines = TraceLines()
         self._history = History([])
         self._made = 0
         self.version = 0
@@ -41,8 +43,10 @@ class Record:
                 try:
                     tail.look()
                     while tail.head is not None:
-                        self._events.append(tail.take().event)
-                        self.version += 1
+                        event = tail.take().event
+                        if self._lines.sound(event):
+                            self._events.append(event)
+                            self.version += 1
                 except OSError as error:
                     self.unread = f"{path.name} of {path.parent.name} cannot be read: {error.strerror or error}"
             return self.version

@@ -23,6 +23,7 @@ SUBSCRIPTION: Final = b"\0\0\0\0\0\x01\0\x0f" + TOPIC.encode() + b"\0\0\0\0"
 _ROW: Final = {"partition_index": 0, "committed_offset": 5, "committed_leader_epoch": -1, "committed_metadata": ""}
 PATIENCE_S: Final = 60
 _NOBODYS: Final = UUID(int=9)
+NO_TYPE: Final = "JoinGroup, no type"
 
 
 class Member(NamedTuple):
@@ -161,7 +162,7 @@ def joins() -> Iterator[tuple[str, Send]]:
         yield f"JoinGroup v{version}", partial(join, version=version)
     yield "JoinGroup, another type", lambda of, who: join(of, who, kind="connect")
     yield "JoinGroup, another protocol", lambda of, who: join(of, who, name="other")
-    yield "JoinGroup, no type", lambda of, who: join(of, who, kind="")
+    yield NO_TYPE, lambda of, who: join(of, who, kind="")
     yield "JoinGroup, no time for a session", lambda of, who: join(of, who, session_timeout=0)
     yield "JoinGroup, no time to rebalance", lambda of, who: join(of, who, rebalance_timeout=-1)
 
@@ -298,6 +299,8 @@ def comers(side: Side) -> Any:
                 if _waits(state, as_seen(who), name):
                     continue
                 told[f"{state}, {relation}: {name}"] = _joined_as(send(groups, as_seen(who)))
+                if name == NO_TYPE:
+                    told[f"{state}, {relation}: {name}, deleted"] = codes(groups.ask(who, DELETE, 2, groups_names=(who.group,)))
     return told
 
 
@@ -306,7 +309,26 @@ def _joined_as(answer: Any) -> Any:
     return [codes(answer), *named, answer.get("leader") == answer.get("member_id"), len(answer.get("members", ()))]
 
 
+def refused(side: Side) -> Any:
+    """A classic member that is refused, where all of the new protocol have left: what is left of the group shows in the
+    epoch of who comes next."""
+    prepared(side)
+    groups = Groups(side, "refused")
+    told: dict[str, Any] = {}
+    for state in ("consumer, left", "consumer, static, left"):
+        for relation in ("another member", "nobody"):
+            for name, send in joins():
+                who = STATES[state](groups)
+                answer = send(groups, RELATIONS[relation](who))
+                if "none" in codes(answer):
+                    continue
+                after = beat(groups, who._replace(member="m-2", epoch=0, instance=None), full=True)
+                told[f"{state}, {relation}: {name}"] = [codes(answer), codes(after), after.get("member_epoch")]
+    return told
+
+
 STORIES: Final[Mapping[str, Callable[[Side], Any]]] = {
     "odd groups": cases,
     "odd comers to groups": comers,
+    "groups that refuse a classic member": refused,
 }

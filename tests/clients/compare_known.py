@@ -63,6 +63,8 @@ KNOWN: Final[Mapping[str, Sequence[str]]] = {
     "Groups": (
         r"^odd groups\.consumer[^:]*, no member: OffsetFetch v9, [^:]*: \[\['unknown_server_error'\], .*'unknown_member_id'",
         r"^odd groups\.(joined|replaced|stable)[^:]*, earlier: ConsumerGroupHeartbeat [^:]*: \[\['none'\], 1, .*\['none'\], 2",
+        r"^odd comers to groups\.(unknown|consumer, (static, )?left), [^:]*: JoinGroup, no type, deleted: "
+        r"\['none'\] \| \['group_id_not_found'\]$",
     ),
     "Offsets topic of an embedded cluster": (r"^CreateTopics\.internal: ",),
     "What differs from run to run": (

@@ -233,10 +233,12 @@ STATES: Final[Mapping[str, Callable[[Talk, bool], Who]]] = {
 
 
 def told_of(talk: Talk, who: Who, answer: Any) -> Any:
-    """The codes of the answer; what it says of the identity; how the id is then. Identities are told as those of `who`."""
+    """The codes of the answer; what it says of the identity; how the id is then. Identities are told as those of `who`; how many
+    others were given out since is chance: a request that is sent again takes another one."""
     told = [codes(answer)]
     if "producer_epoch" in answer:
-        told.append([answer["producer_id"] - who.producer_id if answer["producer_id"] >= 0 else None])
+        given = answer["producer_id"]
+        told.append(["none" if given < 0 else "the same" if given == who.producer_id else "another"])
         told.append([answer["producer_epoch"] - who.epoch if answer["producer_epoch"] >= 0 else None])
     after = talk.settled(who.name)
     partitions = [[it["topic"], it["partitions"]] for it in after["topics"]]

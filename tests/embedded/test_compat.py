@@ -360,7 +360,7 @@ def test_to_17_to_18_to_19_reassignment(tool: Tools, three: Cluster, topic: str,
     started = tool.good("kafka-reassign-partitions", "--execute", "--reassignment-json-file", str(file), "--throttle", "1000000")
     assert f"Successfully started partition reassignment for {topic}-0" in started
     rollback = json.loads(started.splitlines()[2])
-    assert rollback["partitions"][0]["replicas"] == [first, second]
+    assert (rollback["partitions"][0]["replicas"], rollback["partitions"][0]["log_dirs"]) == ([first, second], ["/data"] * 2)
     verify = ["--verify", "--reassignment-json-file", str(file)]
     wait_for("the move", lambda: f"{topic}-0 is completed." in tool.good("kafka-reassign-partitions", *verify))
     assert "Clearing broker-level throttles on brokers" in tool.good("kafka-reassign-partitions", *verify)
@@ -375,8 +375,8 @@ def test_to_17_to_18_to_19_reassignment(tool: Tools, three: Cluster, topic: str,
     topics = tmp_path / "topics.json"
     topics.write_text(json.dumps({"topics": [{"topic": topic}], "version": 1}))
     wish = ["--topics-to-move-json-file", str(topics), "--broker-list", f"{first},{third}"]
-    proposed = json.loads(tool.good("kafka-reassign-partitions", "--generate", *wish).splitlines()[-1])
-    assert sorted(proposed["partitions"][0]["replicas"]) == sorted([first, third])
+    proposed = json.loads(tool.good("kafka-reassign-partitions", "--generate", *wish).splitlines()[-1])["partitions"][0]
+    assert (sorted(proposed["replicas"]), proposed["log_dirs"]) == (sorted([first, third]), ["any"] * 2)
     cancelled = tool.good("kafka-reassign-partitions", "--cancel", "--reassignment-json-file", str(file))
     assert "None of the specified partition reassignments are active." in cancelled
 

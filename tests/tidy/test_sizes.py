@@ -16,7 +16,7 @@ LONG_MODULES = {
     "tests/embedded/test_compat.py": 544,
     "tests/harness/replication_cluster.py": 679,
     "tests/harness/wire_fakes.py": 560,
-    "tests/spec/controller/test_event_loop.py": 643,
+    "tests/spec/controller/test_event_loop.py": 602,
     "tests/spec/coordinator/test_groups.py": 534,
     "tests/spec/log/test_cleaner.py": 573,
     "tests/spec/raft/test_elections.py": 695,

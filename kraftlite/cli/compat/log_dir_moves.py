@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 import click
@@ -13,12 +13,15 @@ from kraftlite.cli.compat.tool import ToolError
 from kraftlite.cli.files import read_text
 from kraftlite.client.admin import Partition, alter_replica_log_dirs, describe_log_dirs
 from kraftlite.client.cluster import ClusterClient
+from kraftlite.client.errors import ClientError
 from kraftlite.model.errors import ErrorCode
 
 Replica = tuple[Partition, int]
 """A partition and one of its brokers."""
 ANY: Final = "any"
 TIMEOUT_S: Final = 10.0
+_ANSWER_MS: Final = 3_000
+"""The time that a broker has to say where its replicas are, before they are printed as `any`."""
 _AGAIN: Final = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.REPLICA_NOT_AVAILABLE)
 
 
@@ -35,6 +38,22 @@ def read_directories(path: str) -> dict[Replica, str]:
         for broker, directory in zip(replicas, directories, strict=True):
             if directory != ANY:
                 found[(str(row["topic"]), int(row["partition"])), int(broker)] = str(directory)
+    return found
+
+
+def directories_of(cluster: ClusterClient, replicas: Mapping[Partition, Sequence[int]]) -> dict[Replica, str]:
+    """The directory that each of these replicas is in, of brokers that answer."""
+    found: dict[Replica, str] = {}
+    for broker in sorted({broker for brokers in replicas.values() for broker in brokers} & set(cluster.brokers())):
+        mine = {f"{topic}-{index}": (topic, index) for (topic, index), brokers in replicas.items() if broker in brokers}
+        try:
+            directories = describe_log_dirs(cluster, broker, list(mine.values()), timeout_ms=_ANSWER_MS)
+        except ClientError:
+            continue  # it is down, and not fenced yet
+        for directory in directories:
+            for one in directory["partitions"]:
+                if not one["isFuture"] and one["partition"] in mine:
+                    found[mine[one["partition"]], broker] = directory["logDir"]
     return found
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import click
 
-from kraftlite.cli.compat.log_dir_moves import Replica, ask, read_directories, start, verify
+from kraftlite.cli.compat.log_dir_moves import ANY, Replica, ask, directories_of, read_directories, start, verify
 from kraftlite.cli.compat.tool import Parser, ToolError, UsageError, cluster_of, exactly_one
 from kraftlite.cli.files import read_text
 from kraftlite.client.admin import (
@@ -62,9 +62,14 @@ def run(arguments: Sequence[str]) -> int:
     return 0
 
 
-def as_json(assignment: Mapping[Partition, Sequence[int]]) -> str:
+def as_json(assignment: Mapping[Partition, Sequence[int]], directories: Mapping[Replica, str]) -> str:
     partitions = [
-        {"topic": topic, "partition": index, "replicas": list(replicas), "log_dirs": ["any"] * len(replicas)}
+        {
+            "topic": topic,
+            "partition": index,
+            "replicas": list(replicas),
+            "log_dirs": [directories.get(((topic, index), broker), ANY) for broker in replicas],
+        }
         for (topic, index), replicas in sorted(assignment.items())
     ]
     return json.dumps({"version": 1, "partitions": partitions}, separators=(",", ":"))
@@ -140,8 +145,8 @@ def _generate(cluster: ClusterClient, options: argparse.Namespace) -> None:
             raise ToolError(f"Replication factor: {factor} larger than available brokers: {len(brokers)}.")
         placed = placer.place(len(partitions), factor, usable)
         proposed.update({(topic, index): list(map(int, nodes)) for index, nodes in zip(partitions, placed, strict=True)})
-    click.echo(f"Current partition replica assignment\n{as_json(current)}\n")
-    click.echo(f"Proposed partition reassignment configuration\n{as_json(proposed)}")
+    click.echo(f"Current partition replica assignment\n{as_json(current, directories_of(cluster, current))}\n")
+    click.echo(f"Proposed partition reassignment configuration\n{as_json(proposed, {})}")
 
 
 # --- execute
@@ -164,7 +169,7 @@ def _execute(cluster: ClusterClient, options: argparse.Namespace) -> None:
             "throttle by resubmitting the current reassignment."
         )
     rollback = {partition: current[partition] for partition in wanted}
-    click.echo(f"Current partition replica assignment\n\n{as_json(rollback)}\n")
+    click.echo(f"Current partition replica assignment\n\n{as_json(rollback, directories_of(cluster, rollback))}\n")
     click.echo("Save this to use as the --reassignment-json-file option during rollback")
     _set_throttles(cluster, wanted, current, directories, options)
     if directories:

@@ -31,7 +31,7 @@ from kraftlite.model.messages.raft import OffsetAndEpoch
 from kraftlite.runtime.durations import DurationSummary
 from kraftlite.runtime.trace.controller import OperationFailed
 from tests.harness.controller_raft import FakeSnapshot
-from tests.harness.controller_world import BOOTSTRAP, Answer, World, check_invariants
+from tests.harness.controller_world import Answer, World, check_invariants
 
 LEVEL = FeatureLevelRecord(name=METADATA_VERSION, level=30)
 
@@ -246,47 +246,6 @@ def test_ce_13_a_new_active_controller_continues_at_its_log_end() -> None:
     assert world.create("u").error is ErrorCode.NONE
     assert world.quorum.batches[-1].base_offset == end
     assert len({node.core.state_hash() for node in world.nodes.values()}) == 1
-
-
-def test_ce_14_an_empty_log_is_bootstrapped_once() -> None:
-    world = World(2)
-    records = world.quorum.records()
-    assert records == [BeginTransactionRecord(name="Bootstrap records"), LEVEL, EndTransactionRecord()]
-    world.quorum.elect(101)
-    world.settle()
-    assert world.quorum.records() == records
-
-
-def test_ce_14_no_bootstrap_metadata_refuses() -> None:
-    for bootstrap in (None, (), (config("1"),)):
-        with pytest.raises(Fault, match="bootstrap metadata"):
-            World(bootstrap=bootstrap)
-
-
-def test_ce_15_bootstrap_without_transaction_support_is_one_plain_batch() -> None:
-    world = World(bootstrap=(FeatureLevelRecord(name=METADATA_VERSION, level=12), config("1")))
-    assert world.quorum.records() == [FeatureLevelRecord(name=METADATA_VERSION, level=12), config("1")]
-
-
-def test_ce_15_a_half_written_bootstrap_is_aborted_and_written_again() -> None:
-    world = World(2, log=[[BeginTransactionRecord(name="Bootstrap records"), LEVEL]], bootstrap=(*BOOTSTRAP, config("1")))
-    written = world.quorum.records()[2:]
-    assert [type(record) for record in written[:2]] == [AbortTransactionRecord, BeginTransactionRecord]
-    assert written[2:] == [LEVEL, config("1"), EndTransactionRecord()]
-    assert world.state.features.metadata_version == 30
-    assert len({node.core.state_hash() for node in world.nodes.values()}) == 1
-
-
-def test_ce_15_another_open_transaction_is_aborted() -> None:
-    world = World(log=[[LEVEL], [BeginTransactionRecord(name="x"), config("1")]])
-    assert world.state.configs.get((4, "")) == {}
-    assert isinstance(world.quorum.records()[-1], AbortTransactionRecord)
-    assert world.active.core.offsets.stable_offset == world.quorum.leo - 1
-
-
-def test_ce_15_an_open_transaction_without_support_is_an_error() -> None:
-    with pytest.raises(Fault, match=r"metadata\.version 12"):
-        World(log=[[FeatureLevelRecord(name=METADATA_VERSION, level=12)], [BeginTransactionRecord(name="x")]])
 
 
 @pytest.mark.parametrize(

@@ -201,3 +201,44 @@ def test_nobody_at_the_collector_is_said_in_one_line(trace: Path) -> None:
     assert done.exit_code == 1 and "cannot be reached: [Errno 111] Connection refused" in done.output
     both = run("node", "2", "--trace", str(trace), "--otlp", "http://127.0.0.1:1", "--json")
     assert both.exit_code == 2 and "--otlp sends the stories instead of printing them" in both.output
+
+
+_STARTED = {
+    "ts": NOW + 500,
+    "node": 2,
+    "event": "partition.leader_started",
+    "tp": ["orders", 0],
+    "leader_epoch": 1,
+    "partition_epoch": 1,
+    "start_offset": 0,
+    "hw": 0,
+    "isr": [2, 3],
+    "cause": "record@50",
+}
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"partition_epoch": None}, "partition.leader_started has no partition_epoch"),
+        ({"partition_epoch": "x"}, "partition_epoch 'x': allowed is a whole number"),
+        ({"tp": 7}, "tp 7: allowed is a topic and a number"),
+        ({"isr": {}}, "isr a object: allowed is a list"),
+    ],
+)
+def test_a_damaged_line_is_told_and_the_others_are_explained(change: dict[str, Any], words: str, tmp_path: Path) -> None:
+    path = tmp_path / "trace.jsonl"
+    damaged = {name: value for name, value in {**_STARTED, **change}.items() if value is not None}
+    path.write_text("".join(json.dumps(it) + "\n" for it in (damaged, {**_STARTED, "node": 3, "ts": NOW})))
+    done = run("partition", "orders-0", "--trace", str(path))
+    assert done.exit_code == 0, done.output
+    assert "orders-0" in done.stdout
+    assert done.stderr.startswith("warning: a line of the trace is damaged and left out: ") and words in done.stderr
+
+
+def test_an_event_that_is_not_known_is_no_damage(tmp_path: Path) -> None:
+    path = tmp_path / "trace.jsonl"
+    later = {"ts": NOW, "node": 2, "event": "partition.of_a_later_version", "tp": ["orders", 0], "anything": {"at": ["all"]}}
+    path.write_text("".join(json.dumps(it) + "\n" for it in (later, _STARTED)))
+    done = run("partition", "orders-0", "--trace", str(path))
+    assert done.exit_code == 0 and done.stderr == ""

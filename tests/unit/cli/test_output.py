@@ -72,5 +72,12 @@ def test_log_directories_are_named_by_their_nodes(tmp_path: Path) -> None:
 def test_an_audit_of_directories_is_what_one_types(tmp_path: Path) -> None:
     result = CliRunner().invoke(cli, ["pipeline", "audit", str(tmp_path), "--data-dir", str(tmp_path)])
     assert result.exit_code == 2 and "exclude each other" in result.output
+    for engine in ("spark", "local"):
+        gone = CliRunner().invoke(cli, ["pipeline", "audit", str(tmp_path / "none"), "--engine", engine])
+        assert (gone.exit_code, gone.output) == (2, f"Error: dir1={tmp_path / 'none'}: there is no such directory\n")
+        gone = CliRunner().invoke(cli, ["pipeline", "failover-report", "--run", str(tmp_path / "none"), "--engine", engine])
+        assert (gone.exit_code, gone.output) == (2, f"Error: {tmp_path / 'none'}: there is no such directory\n")
+        gone = CliRunner().invoke(cli, ["pipeline", "audit", "--data-dir", str(tmp_path), "--engine", engine])
+        assert gone.exit_code == 2 and gone.output.startswith(f"Error: there is no local cluster in {tmp_path}")
     result = CliRunner().invoke(cli, ["pipeline", "audit", str(tmp_path / "none"), "--engine", "local"])
     assert result.exit_code == 2 and str(tmp_path / "none") in result.output

@@ -83,3 +83,13 @@ def test_the_record_is_of_all_files_by_time(tmp_path: Path) -> None:
     assert record.read([one, two, tmp_path / "missing"]) == 3
     assert [event.ms for event in record.history().events] == [1, 3, 5]
     assert record.read([one, two]) == 3 and record.history() is record.history()
+
+
+def test_a_line_without_its_facts_makes_no_history_fail(tmp_path: Path) -> None:
+    path = tmp_path / "trace.jsonl"
+    damaged = {"ts": 5, "node": 1, "event": "partition.leader_started", "tp": ["orders", 0], "cause": "record@50"}
+    path.write_text(json.dumps(damaged) + "\n" + line(1))
+    record = Record()
+    assert record.read([path]) == 1
+    assert [event.event for event in record.history().events] == ["node.started"]
+    record.close()
