@@ -22,6 +22,8 @@ from kraftlite.model.principal import Principal
 
 MOST_DECISIONS: Final = 16_384
 """Decisions that are remembered until the next change of the entries."""
+LONGEST_REMEMBERED: Final = 512
+"""The longest names, of a resource and a principal together, whose decision is remembered: clients send names of 32 KiB."""
 
 _IMPLIES_DESCRIBE: Final = frozenset(
     {Operation.DESCRIBE, Operation.READ, Operation.WRITE, Operation.DELETE, Operation.ALTER, Operation.ALL}
@@ -148,6 +150,8 @@ class Authorizer:
         question = (principal.kind, principal.name, host, operation, resource_type, name)
         found = self._decided.get(question)
         if found is None:
+            if len(name) + len(principal.name) > LONGEST_REMEMBERED:
+                return self._decide(principal, host, operation, resource_type, name)
             if len(self._decided) >= MOST_DECISIONS:
                 self._decided.clear()
             found = self._decided[question] = self._decide(principal, host, operation, resource_type, name)

@@ -186,3 +186,13 @@ def test_memory_of_decisions_is_bounded() -> None:
     for _ in range(40_000):
         found.decide(ALICE, HOST, Op.READ, TOPIC, f"t{rng.random()}")
     assert len(found._decided) <= 16_384
+
+
+def test_long_names_are_not_remembered() -> None:
+    """A client may ask about names of 32 KiB, each once."""
+    found = authorizer(entry("n"), entry("n" * 32_767, permission=Permission.DENY))
+    for length in (500, 513, 32_767):
+        for _ in range(2):
+            assert may(found, Op.READ, "n" * length) is False
+    assert may(found, Op.READ, "n")
+    assert sum(len(question[-1]) for question in found._decided) <= 1_024
