@@ -422,4 +422,4 @@ def _authenticate_answer(head: _Head, values: Mapping[str, object], *, failed: b
 
 
 def _dotted(principal: Principal) -> str:
-    return f"{principal.kind}.{principal.name}"
+    return f"{principal.kind}.{shown(principal.name)}"

@@ -433,6 +433,20 @@ async def test_16_mib_before_authentication_are_not_even_received(mechanism: str
         assert len(h.reasons) == 2 and all(str(16 << 20) in reason for reason in h.reasons)
 
 
+@pytest.mark.parametrize("version", [0, 1, 2])
+async def test_a_name_that_is_longer_than_an_answer_is_cut_in_it(version: int) -> None:
+    """SE-15: a text of SaslAuthenticate v0 and v1 has 32,767 bytes at most, and a token may name longer ones."""
+    async with Secured(reauth_ms=60_000) as h:
+        ends = h.clock.wall_ms() // 1000 + 600
+        client, _ = await h.entered(bearer(token(sub="a" * 35_000, exp=ends)), "OAUTHBEARER")
+        h.clock.advance(1_001)
+        await client.call(17, 1, {"mechanism": "OAUTHBEARER"})
+        answer = await h.delayed(client, 36, version, {"auth_bytes": bearer(token(sub="b" * 35_000, exp=ends))})
+        assert answer.error_code == ErrorCode.SASL_AUTHENTICATION_FAILED
+        assert answer.error_message.startswith("Cannot change principals") and len(answer.error_message) < 500
+        assert len(h.reasons[-1]) < 500
+
+
 async def test_a_session_cannot_be_taken_over_by_another_user_or_by_half_an_exchange() -> None:
     """SE-15: what comes in the middle of a second authentication is not served any more, to neither user."""
     async with Secured(reauth_ms=60_000) as h:
