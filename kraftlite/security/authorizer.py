@@ -104,6 +104,7 @@ class Authorizer:
         self._lengths: dict[int, dict[int, int]] = {}
         """By type of resource: how many prefixes of each length there are."""
         self._decided: dict[tuple[str, str, str, int, int, str], Decision] = {}
+        self._decided_by_type: dict[tuple[str, str, str, int, int], bool] = {}
 
     def __len__(self) -> int:
         return len(self._entries)
@@ -118,6 +119,7 @@ class Authorizer:
                 self._entries[key] = entry
                 self._learn(key, entry)
         self._decided.clear()
+        self._decided_by_type.clear()
         self.is_loaded = True
 
     def _place_of(self, entry: Entry) -> dict[tuple[int, str], dict[UUID, Entry]]:
@@ -187,7 +189,19 @@ class Authorizer:
                 yield from found.values()
 
     def decide_by_type(self, principal: Principal, host: str, operation: int, resource_type: int) -> bool:
-        """Return whether there is some resource of this type on which the operation is allowed (KIP-679)."""
+        """Return whether there is some resource of this type on which the operation is allowed (KIP-679). All entries are
+        looked at for it, so this is remembered, too."""
+        question = (principal.kind, principal.name, host, operation, resource_type)
+        found = self._decided_by_type.get(question)
+        if found is None:
+            found = self._decide_by_type(principal, host, operation, resource_type)
+            if len(principal.name) <= LONGEST_REMEMBERED:
+                if len(self._decided_by_type) >= MOST_DECISIONS:
+                    self._decided_by_type.clear()
+                self._decided_by_type[question] = found
+        return found
+
+    def _decide_by_type(self, principal: Principal, host: str, operation: int, resource_type: int) -> bool:
         if self.decide(principal, host, operation, resource_type, _NO_RESOURCE).allowed:
             return True
         allowed: list[Entry] = []
