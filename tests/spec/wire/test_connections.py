@@ -194,16 +194,6 @@ async def test_cp_03_software_names_are_checked(name: str) -> None:
         assert answer.error_code.value == 0
 
 
-async def test_cp_03_of_a_long_software_name_the_beginning_is_kept() -> None:
-    """Whoever has not logged in yet may send it."""
-    async with Harness() as h:
-        client = await h.client()
-        answer = await client.call(18, 3, {"client_software_name": "a" * 32_000, "client_software_version": "1" * 32_000})
-        assert answer.error_code == 0
-        (connection,) = h.listener.connections
-        assert connection.software == ("a" * 256, "1" * 256)
-
-
 @pytest.mark.parametrize("version", range(5))
 async def test_cp_03_api_versions_header_is_v0_in_every_version(version: int) -> None:
     async with Harness() as h:
