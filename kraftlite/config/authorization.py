@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any, Final
 
+from kraftlite.model.messages.controller import ListenerInfo
 from kraftlite.model.shown import shown
 from kraftlite.security.authorizer import super_users
 
@@ -28,3 +29,15 @@ def authorization_problems(typed: Mapping[str, Any], listeners: Collection[str])
     for key in ("super.users", "allow.everyone.if.no.acl.found"):
         if typed.get(key):
             yield f"{key} is set and does nothing without an authorizer: set authorizer.class.name={STANDARD}, or remove it"
+
+
+def open_to_nodes(typed: Mapping[str, Any], listeners: Collection[ListenerInfo], with_sasl: Collection[str]) -> Iterator[str]:
+    """Say where a stranger may act as a node though clients have to prove who they are: gRPC in plain text asks nobody, where
+    Kafka asks for a login, or asks the authorizer about User:ANONYMOUS. `with_sasl`: listeners whose clients have to log in."""
+    in_plain_text = [it.name for it in listeners if it.security_protocol == "GRPC"]
+    if in_plain_text and (typed.get("authorizer.class.name") or not set(with_sasl).isdisjoint(in_plain_text)):
+        yield (
+            f"listeners for nodes in plain text: {', '.join(in_plain_text)}. Whoever reaches them may act as a node and for any "
+            "user, without a login and whatever an authorizer says; give them SSL in listener.security.protocol.map, or keep "
+            "others away from these ports"
+        )

@@ -15,6 +15,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
+from kraftlite.config.authorization import open_to_nodes
 from kraftlite.config.environment import cluster_id_from_environment, keys_from_environment
 from kraftlite.config.listeners import QuorumVoter
 from kraftlite.config.properties import parse_properties
@@ -252,6 +253,7 @@ def _build(
     warnings.extend(_unknown(raw, sources))
     warnings.extend(_without_effect(raw))
     resolved = resolve(typed, frozenset(raw), problems, warnings, hostname)
+    warnings.extend(open_to_nodes(typed, resolved.listeners, resolved.sasl_listeners))
     if "controller" not in resolved.roles:
         warnings += [f"{key}: policies are asked by controllers, and this node is none" for key in PolicyKind if values.get(key)]
     tls = _tls(values, resolved, problems)

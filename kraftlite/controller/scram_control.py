@@ -1,4 +1,4 @@
-"""SCRAM credentials: stored and described; no listener asks for them yet. Source: KIP-554, KIP-900; CM-59."""
+"""SCRAM credentials: stored and described; brokers ask for them at their listeners with SASL. Source: KIP-554, KIP-900; CM-59."""
 
 from __future__ import annotations
 

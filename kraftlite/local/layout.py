@@ -158,7 +158,10 @@ def write_files(cluster: LocalCluster, extra: Mapping[str, str]) -> None:
 
 
 def _write(cluster: LocalCluster, node: LocalNode, values: dict[str, str]) -> None:
-    Path(node.directory).mkdir(parents=True, exist_ok=True)
+    directory = Path(node.directory)
+    directory.mkdir(parents=True, exist_ok=True)
+    if cluster.secure:  # records, and what is kept of passwords, are nobody else's business on this machine
+        directory.chmod(0o700)
     header = f"# Written by kraftlite up for node {node.id} of the local cluster {cluster.data_dir}\n"
     node.config_path.write_text(header + format_properties(values))
 

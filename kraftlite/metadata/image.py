@@ -225,8 +225,7 @@ class ScramImage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AclsImage:
-    """Access control entries by id, as the records that set them: kept, and enforced by nobody. A controller does not run on a
-    log that has any (`controller/state`)."""
+    """Access control entries by id, as the records that set them; `security/authorizer` decides by them."""
 
     entries: PMap[UUID, AccessControlEntryRecord] = field(default_factory=PMap)
 
@@ -239,7 +238,7 @@ class AclsImage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DelegationTokensImage:
-    """Delegation tokens by id, as the records that issued them: kept, and good for no login."""
+    """Delegation tokens by id, as the records that issued them."""
 
     tokens: PMap[str, DelegationTokenRecord] = field(default_factory=PMap)
 

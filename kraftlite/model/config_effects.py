@@ -422,11 +422,12 @@ TOPIC_KEYS_WITHOUT_EFFECT: Final[Mapping[str, str]] = {
 
 
 def is_sensitive(name: str) -> bool:
-    """Return whether a key's value must not be shown: a password, or what may be one."""
+    """Return whether a key's value must not be shown: a password, or what may be one, as the key may be a misspelt one."""
     key = broker_key_of(name)
     if key is not None:
         return key.sensitive
-    return any(word in name for word in ("password", "secret", "passphrase", "jaas", "credential", "private.key"))
+    lower = name.lower()
+    return "key" in lower.split(".") or any(word in lower for word in ("pass", "secret", "jaas", "credential"))
 
 
 def refusal(name: str, text: str) -> str | None:

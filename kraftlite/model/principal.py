@@ -30,6 +30,12 @@ class Principal(NamedTuple):
             raise ValueError(f"a principal is written as User:NAME, not as {text!r}")
         return cls(kind, name)
 
+    @classmethod
+    def written(cls, text: str) -> Principal:
+        """Read what `str` has written, whatever kind and name are: without a name, or with blanks at its ends."""
+        kind, _, name = text.partition(":")
+        return cls(kind, name)
+
 
 ANONYMOUS: Final = Principal(USER, "ANONYMOUS")
 """A client of a listener that does not authenticate, and one that showed no certificate where none is required."""

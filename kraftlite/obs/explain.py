@@ -78,6 +78,7 @@ class Subject:
         if not name:
             raise ValueError(f"{kind} needs a name: {kind} {_EXAMPLES[kind]}")
         name = name.removeprefix("@") if kind == "record" else name
+        name = f"User:{name}" if kind == "acl" and ":" not in name else name
         if kind in ("node", "record") and not name.isdecimal():
             raise ValueError(f"{kind} {name}: allowed is a number")
         return cls(kind, name)
@@ -146,7 +147,8 @@ def _check(history: History, subject: Subject) -> None:
         case _:
             return
     if subject.name not in map(str, known):
-        raise UnknownSubject(f"nothing is recorded of {subject}; {_list(subject, known)}")
+        of = subject if subject.kind != "acl" else f"a refusal of {subject.name}"
+        raise UnknownSubject(f"nothing is recorded of {of}; {_list(subject, known)}")
 
 
 def _nodes(history: History) -> list[int]:
@@ -158,7 +160,7 @@ def _nodes(history: History) -> list[int]:
 def _list(subject: Subject, known: Sequence[object]) -> str:
     """List what there is instead: the names that are most like it, else a few and how many more."""
     if not known:
-        return f"there is no {subject.kind}"
+        return f"there is no {subject.kind}" if subject.kind != "acl" else "nobody was refused anything"
     if subject.kind == "record":
         return f"recorded are @{known[0]} to @{known[-1]}, without those that the quorum wrote for itself"
     names = [str(name) for name in known]
@@ -166,7 +168,8 @@ def _list(subject: Subject, known: Sequence[object]) -> str:
     if close:
         return f"did you mean {' or '.join(close)}?"
     more = f" and {len(names) - _SUGGESTED} more" if len(names) > _SUGGESTED else ""
-    return f"there are: {', '.join(names[:_SUGGESTED])}{more}"
+    there = "something was refused to" if subject.kind == "acl" else "there are:"
+    return f"{there} {', '.join(names[:_SUGGESTED])}{more}"
 
 
 def _stories(history: History, subject: Subject, clock: Clock) -> Iterator[Story]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from typing import Final, NamedTuple, Protocol
 
 from kraftlite.model.messages.security import QuotaEntityPart
@@ -11,6 +12,9 @@ FETCH: Final = "consumer_byte_rate"
 REQUEST: Final = "request_percentage"
 MUTATION: Final = "controller_mutation_rate"
 CONNECTION: Final = "connection_creation_rate"
+
+LONGEST_KEPT: Final = 256
+"""Characters of a user or client id that a scope keeps: a client may call itself by 32 KiB, and each time otherwise."""
 
 QuotaEntity = tuple[QuotaEntityPart, ...]
 _DEFAULT_USER: Final = QuotaEntityPart(type="user", name=None)
@@ -32,7 +36,7 @@ class Quotas(Protocol):
 
 class Scope(NamedTuple):
     """Those who share a quota: all clients of a user (`client_id` ""), all users of a client id (`user` ""), or one client of one
-    user."""
+    user. A long name is kept by its beginning and its digest."""
 
     user: str
     client_id: str
@@ -55,7 +59,8 @@ def matching(quotas: Quotas, key: str, user: str, client_id: str) -> Matched | N
     An empty client id has no quotas of client ids, also not the default one, as in Kafka.
     """
     named_user = QuotaEntityPart(type="user", name=user)
-    both, users, clients = Scope(user, client_id), Scope(user, ""), Scope("", client_id)
+    kept_user, kept_client = _kept(user), _kept(client_id)
+    both, users, clients = Scope(kept_user, kept_client), Scope(kept_user, ""), Scope("", kept_client)
     if client_id:
         named_client = QuotaEntityPart(type="client-id", name=client_id)
         order: tuple[tuple[QuotaEntity, Scope], ...] = (
@@ -81,6 +86,12 @@ def ip_quota(quotas: Quotas, address: str) -> float | None:
     """The connections per second that an address may open; None: it is not bounded (KIP-612)."""
     found = _value(quotas, (QuotaEntityPart(type="ip", name=address),), CONNECTION)
     return _value(quotas, _DEFAULT_IP, CONNECTION) if found is None else found
+
+
+def _kept(name: str) -> str:
+    if len(name) <= LONGEST_KEPT:
+        return name
+    return f"{name[:LONGEST_KEPT]}…{hashlib.sha256(name.encode(errors='surrogatepass')).hexdigest()}"
 
 
 def _value(quotas: Quotas, entity: QuotaEntity, key: str) -> float | None:

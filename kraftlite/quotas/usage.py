@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from math import inf
 from typing import Final, NamedTuple, Protocol
 
-from kraftlite.quotas.matching import FETCH, PRODUCE, REQUEST, Matched, Quotas, Scope, matching
+from kraftlite.quotas.matching import FETCH, LONGEST_KEPT, PRODUCE, REQUEST, Matched, Quotas, Scope, matching
 from kraftlite.quotas.rates import QuotaWindows, WindowedRate, throttle_ms
 
 IDLE_MS: Final = 3_600_000
@@ -180,7 +180,8 @@ class ClientQuotas:
         if len(self._clients) >= self._most_clients:
             self._clients.clear()
         bounds = _Bounds(*(self._usage(key, user, client_id) for key in (PRODUCE, FETCH, REQUEST)))
-        self._clients[user, client_id] = bounds
+        if len(user) + len(client_id) <= LONGEST_KEPT:
+            self._clients[user, client_id] = bounds
         return bounds
 
     def _usage(self, key: str, user: str, client_id: str) -> Usage | None:

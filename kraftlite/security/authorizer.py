@@ -22,6 +22,8 @@ from kraftlite.model.principal import Principal
 
 MOST_DECISIONS: Final = 16_384
 """Decisions that are remembered until the next change of the entries."""
+LONGEST_REMEMBERED: Final = 512
+"""The longest names, of a resource and a principal together, whose decision is remembered: clients send names of 32 KiB."""
 
 _IMPLIES_DESCRIBE: Final = frozenset(
     {Operation.DESCRIBE, Operation.READ, Operation.WRITE, Operation.DELETE, Operation.ALTER, Operation.ALL}
@@ -102,6 +104,7 @@ class Authorizer:
         self._lengths: dict[int, dict[int, int]] = {}
         """By type of resource: how many prefixes of each length there are."""
         self._decided: dict[tuple[str, str, str, int, int, str], Decision] = {}
+        self._decided_by_type: dict[tuple[str, str, str, int, int], bool] = {}
 
     def __len__(self) -> int:
         return len(self._entries)
@@ -116,6 +119,7 @@ class Authorizer:
                 self._entries[key] = entry
                 self._learn(key, entry)
         self._decided.clear()
+        self._decided_by_type.clear()
         self.is_loaded = True
 
     def _place_of(self, entry: Entry) -> dict[tuple[int, str], dict[UUID, Entry]]:
@@ -148,6 +152,8 @@ class Authorizer:
         question = (principal.kind, principal.name, host, operation, resource_type, name)
         found = self._decided.get(question)
         if found is None:
+            if len(name) + len(principal.name) > LONGEST_REMEMBERED:
+                return self._decide(principal, host, operation, resource_type, name)
             if len(self._decided) >= MOST_DECISIONS:
                 self._decided.clear()
             found = self._decided[question] = self._decide(principal, host, operation, resource_type, name)
@@ -183,7 +189,19 @@ class Authorizer:
                 yield from found.values()
 
     def decide_by_type(self, principal: Principal, host: str, operation: int, resource_type: int) -> bool:
-        """Return whether there is some resource of this type on which the operation is allowed (KIP-679)."""
+        """Return whether there is some resource of this type on which the operation is allowed (KIP-679). All entries are
+        looked at for it, so this is remembered, too."""
+        question = (principal.kind, principal.name, host, operation, resource_type)
+        found = self._decided_by_type.get(question)
+        if found is None:
+            found = self._decide_by_type(principal, host, operation, resource_type)
+            if len(principal.name) <= LONGEST_REMEMBERED:
+                if len(self._decided_by_type) >= MOST_DECISIONS:
+                    self._decided_by_type.clear()
+                self._decided_by_type[question] = found
+        return found
+
+    def _decide_by_type(self, principal: Principal, host: str, operation: int, resource_type: int) -> bool:
         if self.decide(principal, host, operation, resource_type, _NO_RESOURCE).allowed:
             return True
         allowed: list[Entry] = []

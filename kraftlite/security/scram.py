@@ -50,10 +50,13 @@ class ScramIdentity:
     credential: ScramCredential = field(repr=False)
     principal: Principal
     expires_ms: int | None = None
+    is_known: bool = True
+    """False: there is no such user, whatever proof comes; see `unknown_users`."""
 
 
 FindIdentity = Callable[[str, bool], ScramIdentity | None]
-"""By the name that the client gives; the flag tells that it is the id of a delegation token. None: there is none."""
+"""By the name that the client gives; the flag tells that it is the id of a delegation token. None: there is none, which
+the client may know."""
 
 
 def salted_password(mechanism: str, password: str, salt: bytes, iterations: int) -> bytes:
@@ -131,6 +134,8 @@ class ScramServer:
         if len(proof) != len(signature):
             raise SaslRefused("Invalid client credentials")
         client_key = bytes(a ^ b for a, b in zip(proof, signature, strict=True))
+        if not identity.is_known:
+            raise SaslRefused("Authentication failed: Invalid user credentials")
         if not hmac.compare_digest(hashlib.new(self._hash, client_key).digest(), credential.stored_key):
             raise SaslRefused("Invalid client credentials")
         verifier = base64.b64encode(hmac.digest(credential.server_key, signed, self._hash))

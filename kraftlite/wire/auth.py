@@ -27,6 +27,7 @@ from kraftlite.security.oauthbearer import OAuthBearerServer, Unsecured, Validat
 from kraftlite.security.plain import PlainServer
 from kraftlite.security.scram import NUMBERS, ScramCredential, ScramIdentity, ScramServer, user_identity
 from kraftlite.security.signed_tokens import Signed, SignedRules
+from kraftlite.security.unknown_users import UnknownUsers
 from kraftlite.wire.budgets import ReceiveBudget
 from kraftlite.wire.frames import Connection
 from kraftlite.wire.jwks_driver import SigningKeys
@@ -84,6 +85,7 @@ class SaslGate:
         self._most = max(1, min(sasl.most_unauthenticated, most_files // 2))
         self._waiting: dict[Connection, int] = {}
         self._tokens = TokenCredentials()
+        self._nobody = UnknownUsers()
         self._keys: SigningKeys | None = None
         self._validator: Validator | None = None
         if isinstance(sasl.oauth, SignedRules):
@@ -141,9 +143,10 @@ class SaslGate:
     def _identity(self, name: str, mechanism: int, is_token: bool) -> ScramIdentity | None:
         if is_token:
             return self._tokens.identity(self.apis.context, name, mechanism)
-        found = self.apis.context.metadata.image.scram.credentials.get((name, mechanism))
+        credentials = self.apis.context.metadata.image.scram.credentials
+        found = credentials.get((name, mechanism))
         if found is None:
-            return None
+            return self._nobody.identity(credentials, name, mechanism)
         return user_identity(name, ScramCredential(found.salt, found.stored_key, found.server_key, found.iterations))
 
 
@@ -419,4 +422,4 @@ def _authenticate_answer(head: _Head, values: Mapping[str, object], *, failed: b
 
 
 def _dotted(principal: Principal) -> str:
-    return f"{principal.kind}.{principal.name}"
+    return f"{principal.kind}.{shown(principal.name)}"

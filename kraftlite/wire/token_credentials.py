@@ -54,8 +54,7 @@ class TokenCredentials:
         if credential is None:
             raise CredentialPending(lambda: _derived(secret, token_id, mechanism), lambda it: self._keep(key, it))
         self._kept.move_to_end(key)
-        kind, _, name = token.owner.partition(":")
-        owner = Principal(kind, name, token_authenticated=True)
+        owner = Principal.written(token.owner)._replace(token_authenticated=True)
         return ScramIdentity(credential, owner, token.expiration_timestamp_ms)
 
     def _keep(self, key: tuple[str, int], credential: ScramCredential) -> None:

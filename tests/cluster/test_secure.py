@@ -331,6 +331,8 @@ def test_what_has_a_secret_is_its_owners_alone(closed: Closed) -> None:
     for user in FIRST_USERS:
         for path in client_dir(closed.data_dir, user).iterdir():
             assert path.stat().st_mode & 0o077 == 0, path
+    for path in closed.data_dir.glob("node-*"):
+        assert path.stat().st_mode & 0o077 == 0, path
 
 
 def test_a_closed_cluster_stays_closed(closed: Closed) -> None:

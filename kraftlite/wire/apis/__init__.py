@@ -18,6 +18,7 @@ from kraftlite.wire.api_versions_codec import (
     API_VERSIONS_FLEXIBLE,
     API_VERSIONS_MAX,
     ApiRange,
+    ClientSoftware,
     encode_api_versions,
     parse_api_versions,
 )
@@ -92,6 +93,8 @@ TRANSACTION_APIS: Final = (ADD_PARTITIONS_TO_TXN, END_TXN, DESCRIBE_TRANSACTIONS
 TRANSACTION_OFFSET_APIS: Final = (ADD_OFFSETS_TO_TXN, TXN_OFFSET_COMMIT)
 """Offered where there are both coordinators."""
 _HEADER = struct.Struct(">hhih")
+_SOFTWARE_KEPT: Final = 256
+"""Characters of a client's software that its connection keeps: whoever has not logged in yet may send 32 KiB."""
 _SOFTWARE: Final = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 
 
@@ -287,7 +290,7 @@ class KafkaApis:
             call.send((encode_api_versions(call.correlation_id, call.version, error=ErrorCode.INVALID_REQUEST, ranges=()),))
             return
         if software is not None:
-            call.connection.software = software
+            call.connection.software = ClientSoftware(software.name[:_SOFTWARE_KEPT], software.version[:_SOFTWARE_KEPT])
         throttle_ms = 0 if call.meter is None else call.meter.settle()
         image = self._ctx.metadata.image
         levels = dict(image.features.finalized.items()) | {KRAFT_VERSION: self._ctx.raft.kraft_version()}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, Final
 
 from kraftlite.broker.handlers.telemetry import push_telemetry, telemetry_of
 from kraftlite.broker.telemetry import COMPRESSION_TYPES, Push, PushingClient
@@ -12,11 +12,14 @@ from kraftlite.model.errors import ApiError, ErrorCode
 from kraftlite.wire.apis.call import Call, cold
 from kraftlite.wire.frames import Connection
 
+LONGEST_CLIENT_ID: Final = 1_024
+"""Characters of a client id that an instance keeps: a connection may make 16,384 of them, each with an id of 32 KiB."""
+
 
 def _client(call: Call) -> PushingClient:
     name, version = call.connection.software
     return PushingClient(
-        client_id=call.client_id or "",
+        client_id=(call.client_id or "")[:LONGEST_CLIENT_ID],
         software_name=name,
         software_version=version,
         address=call.requester.host,

@@ -78,7 +78,7 @@ async def _describe(call: Call, request: Any) -> Mapping[str, object]:
 
 
 def _described(token: DelegationTokenRecord, secret: str) -> Mapping[str, object]:
-    owner, requester = Principal.parse(token.owner), Principal.parse(token.requester)
+    owner, requester = Principal.written(token.owner), Principal.written(token.requester)
     return {
         "principal_type": owner.kind,
         "principal_name": owner.name,
@@ -90,7 +90,7 @@ def _described(token: DelegationTokenRecord, secret: str) -> Mapping[str, object
         "token_id": token.token_id,
         "hmac": token_hmac(secret, token.token_id),
         "renewers": [
-            {"principal_type": renewer.kind, "principal_name": renewer.name} for renewer in map(Principal.parse, token.renewers)
+            {"principal_type": renewer.kind, "principal_name": renewer.name} for renewer in map(Principal.written, token.renewers)
         ],
     }
 

@@ -96,6 +96,23 @@ def test_cm_51_sensitive_values_are_not_explained() -> None:
     assert len(config.problems) == 1
 
 
+@pytest.mark.parametrize(
+    "key",
+    [
+        "delegation.token.master.key",  # as it was called before Kafka 3
+        "ssl.key.passwrd",
+        "ssl.Key.PassWord",
+        "listener.name.x.ssl.keystore.passwd",
+        "listener.name.x.plain.sasl.jaas.conf",
+        "ssl.keystore.key.",
+        "api.key",
+    ],
+)
+def test_cm_51_what_may_be_a_secret_under_a_misspelt_key_is_not_explained(key: str) -> None:
+    config = load(None, {"KAFKA_PROCESS_ROLES": "x"}, {**BROKER, key: "hunter2"}, check=False)
+    assert key in str(config.explain()) and "hunter2" not in f"{config.explain()} {config.problems} {config.warnings}"
+
+
 def test_all_problems_are_reported_at_once() -> None:
     found = problems(
         BROKER, node_id="minus", num_partitions="0", listeners="PLAINTEXT:9092", controller_quorum_voters="1@c1", log_roll_ms="x"

@@ -31,3 +31,13 @@ async def test_a_name_as_long_as_a_string_can_be_is_refused_in_words(key: int, v
         (one,) = answer.results if key == 32 else answer.responses
         assert one.error_code.value != 0 and one.resource_name == name
         assert len(one.error_message) < 5_000, "enough to know what is meant"
+
+
+async def test_cp_03_of_a_long_software_name_the_beginning_is_kept() -> None:
+    """Whoever has not logged in yet may send it."""
+    async with Harness() as h:
+        client = await h.client()
+        answer = await client.call(18, 3, {"client_software_name": "a" * 32_000, "client_software_version": "1" * 32_000})
+        assert answer.error_code == 0
+        (connection,) = h.listener.connections
+        assert connection.software == ("a" * 256, "1" * 256)

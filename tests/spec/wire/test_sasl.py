@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import struct
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import partial
 from types import SimpleNamespace
 from typing import Any
@@ -12,7 +13,9 @@ from typing import Any
 import pytest
 
 from kraftlite.client.security import Scram
-from kraftlite.metadata.records import UserScramCredentialRecord
+from kraftlite.metadata.image import DelegationTokensImage
+from kraftlite.metadata.pmap import PMap
+from kraftlite.metadata.records import DelegationTokenRecord, UserScramCredentialRecord
 from kraftlite.model.errors import ErrorCode
 from kraftlite.model.principal import Principal
 from kraftlite.node.listeners import NodeListeners
@@ -132,9 +135,11 @@ async def test_scram_gets_in_by_the_credential_in_the_metadata(mechanism: str) -
         total = 2
         assert (await attempt("changed"))[0] == 0
         h.set_image(scram=[])
-        nobody = await h.client()
+        nobody, side = await h.client(), Scram(mechanism, "alice", "changed", nonce="client")
         await nobody.call(17, 1, {"mechanism": mechanism})
-        answer = await h.delayed(nobody, 36, 2, {"auth_bytes": b"n,,n=alice,r=x"})
+        answer = await nobody.call(36, 2, {"auth_bytes": side.answer(None)})
+        assert answer.error_code == 0, "nothing tells that she is gone"
+        answer = await h.delayed(nobody, 36, 2, {"auth_bytes": side.answer(answer.auth_bytes)})
         told = f"Authentication failed during authentication due to invalid credentials with SASL mechanism {mechanism}"
         assert answer.error_code == ErrorCode.SASL_AUTHENTICATION_FAILED and answer.error_message == told
         assert (await first.call(3, 9, METADATA)).brokers, "who is in stays in"
@@ -428,6 +433,20 @@ async def test_16_mib_before_authentication_are_not_even_received(mechanism: str
         assert len(h.reasons) == 2 and all(str(16 << 20) in reason for reason in h.reasons)
 
 
+@pytest.mark.parametrize("version", [0, 1, 2])
+async def test_a_name_that_is_longer_than_an_answer_is_cut_in_it(version: int) -> None:
+    """SE-15: a text of SaslAuthenticate v0 and v1 has 32,767 bytes at most, and a token may name longer ones."""
+    async with Secured(reauth_ms=60_000) as h:
+        ends = h.clock.wall_ms() // 1000 + 600
+        client, _ = await h.entered(bearer(token(sub="a" * 35_000, exp=ends)), "OAUTHBEARER")
+        h.clock.advance(1_001)
+        await client.call(17, 1, {"mechanism": "OAUTHBEARER"})
+        answer = await h.delayed(client, 36, version, {"auth_bytes": bearer(token(sub="b" * 35_000, exp=ends))})
+        assert answer.error_code == ErrorCode.SASL_AUTHENTICATION_FAILED
+        assert answer.error_message.startswith("Cannot change principals") and len(answer.error_message) < 500
+        assert len(h.reasons[-1]) < 500
+
+
 async def test_a_session_cannot_be_taken_over_by_another_user_or_by_half_an_exchange() -> None:
     """SE-15: what comes in the middle of a second authentication is not served any more, to neither user."""
     async with Secured(reauth_ms=60_000) as h:
@@ -442,3 +461,24 @@ async def test_a_session_cannot_be_taken_over_by_another_user_or_by_half_an_exch
         failed = h.gate.counts.failed_again
         assert not (await h.delayed(client, 3, 9, METADATA)).brokers
         assert h.gate.counts.failed_again == failed + 1
+
+
+async def test_se_16_tokens_of_odd_names_do_not_hide_the_others() -> None:
+    """Anybody may name a renewer without a name, and names may have blanks at their ends."""
+
+    def issued(token_id: str, owner: str, *renewers: str) -> DelegationTokenRecord:
+        times = {"issue_timestamp_ms": 1, "max_timestamp_ms": 3, "expiration_timestamp_ms": 2}
+        return DelegationTokenRecord(owner=owner, requester=owner, renewers=renewers, token_id=token_id, **times)
+
+    tokens = [issued("a", "User:alice", "User:"), issued("b", "User: alice "), issued("c", ":x"), issued("d", "User:a:b")]
+    async with Secured() as h:
+        object.__setattr__(h.context.config, "values", {**h.context.config.values, "delegation.token.secret.key": "hunter2"})
+        found = DelegationTokensImage(tokens=PMap({it.token_id: it for it in tokens}))
+        h.metadata.set_image(replace(h.metadata.image, delegation_tokens=found))
+        client, _ = await h.entered()
+        answer = await client.call(41, 2, {"owners": None})
+        assert answer.error_code == 0
+        owners = {it.token_id: (it.principal_type, it.principal_name) for it in answer.tokens}
+        assert owners == {"a": ("User", "alice"), "b": ("User", " alice "), "c": ("", "x"), "d": ("User", "a:b")}
+        (renewer,) = answer.tokens[0].renewers
+        assert (renewer.principal_type, renewer.principal_name) == ("User", "")

@@ -200,6 +200,16 @@ async def test_tm_03_a_client_is_forgotten_with_the_connection_on_which_it_came(
         assert code(await get(second, known.client_instance_id)) is E.NONE
 
 
+async def test_tm_03_of_a_long_client_id_the_beginning_is_remembered() -> None:
+    async with Harness(configs=ONE) as h:
+        telemetry = h.context.telemetry
+        assert telemetry is not None
+        client = await h.client()
+        sent = client.send(71, 0, {"client_instance_id": UUID(int=0)}, client_id="x" * 32_000)
+        found = await client.receive(71, 0, sent)
+        assert len(telemetry._instances[found.client_instance_id].client.client_id) == 1_024
+
+
 async def test_tm_03_the_clients_that_are_remembered_are_bounded() -> None:
     async with Harness(configs=ONE) as h:
         telemetry = h.context.telemetry

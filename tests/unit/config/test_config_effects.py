@@ -178,7 +178,25 @@ def test_the_standard_authorizer_is_taken() -> None:
     found = configured(
         {"authorizer.class.name": STANDARD, "super.users": "User:a; User:b", "allow.everyone.if.no.acl.found": "true"}
     )
-    assert found.warnings == ()
+    assert not found.problems and found.values["super.users"] == "User:a; User:b"
+
+
+def test_listeners_for_nodes_that_anybody_may_use_are_told() -> None:
+    """SE-06: neither an authorizer nor a login is asked for there."""
+    map_key, words = "listener.security.protocol.map", "listeners for nodes in plain text: "
+    all_of, none_of = f"{words}REPLICATION, CONTROLLER. ", ()
+    assert configured({"authorizer.class.name": STANDARD}).warnings[0].startswith(all_of)
+    login = {"sasl.enabled.mechanisms": "SCRAM-SHA-512", map_key: "CONTROLLER:SASL_PLAINTEXT"}
+    assert configured(login).warnings[0].startswith(all_of)
+    assert configured({}).warnings == configured({"super.users": ""}).warnings == none_of
+    protected = {
+        "authorizer.class.name": STANDARD,
+        map_key: "CONTROLLER:SSL,REPLICATION:GRPC_TLS",
+        "ssl.keystore.location": "/x.pem",
+        "ssl.keystore.type": "PEM",
+    }
+    found = load(None, {"KAFKA_PROCESS_ROLES": "x"}, {**NODE_CONFIG, **protected}, check=False)
+    assert not [it for it in found.warnings if it.startswith(words)]
 
 
 def test_keys_of_tls_where_nothing_speaks_it_are_told_in_one_line() -> None:

@@ -296,3 +296,11 @@ def test_what_is_no_description_is_refused_in_words(tmp_path: Path, text: str) -
     (tmp_path / STATE_NAME).write_text(text)
     with pytest.raises(LocalError, match="does not describe a local cluster of kraftlite"):
         load(tmp_path)
+
+
+@pytest.mark.parametrize("secure", [False, True])
+def test_the_nodes_of_a_secure_cluster_have_their_files_for_themselves(tmp_path: Path, secure: bool) -> None:
+    """Records and salted passwords are in them."""
+    write_files(plan(tmp_path / "c", controllers=1, brokers=1, combined=False, secure=secure), {})
+    modes = {path.stat().st_mode & 0o077 for path in (tmp_path / "c").glob("node-*")}
+    assert (modes == {0}) is secure and modes

@@ -6,6 +6,7 @@ import pytest
 
 from kraftlite.obs.explain import History, Subject, UnknownSubject, explain, from_trace
 from kraftlite.runtime.trace.security import AccessDenied
+from kraftlite.runtime.trace.wire import ListenerStarted
 
 
 def denied(ms: int, principal: str, resource: str, rule: str = "DefaultDeny", left_out: int | None = None) -> object:
@@ -39,5 +40,8 @@ def test_refusals_of_one_kind_are_one_story_with_their_rule() -> None:
     everybody = explain(history, Subject.parse("acl"))
     assert [one.facts["principal"] for one in everybody.stories] == ["User:alice", "User:bob"]
     assert "denied by MatchingAcl(acl=StandardAcl(x))" in everybody.stories[1].steps[0].what
-    with pytest.raises(UnknownSubject, match="there are: User:alice, User:bob"):
-        explain(history, Subject.parse("acl", "User:nobody"))
+    assert Subject.parse("acl", "alice") == Subject.parse("acl", "User:alice"), "a user's name is enough"
+    with pytest.raises(UnknownSubject, match="of a refusal of User:nobody; something was refused to User:alice, User:bob"):
+        explain(history, Subject.parse("acl", "nobody"))
+    with pytest.raises(UnknownSubject, match="nobody was refused anything"):
+        explain(History([from_trace(1, 2, ListenerStarted(listener="A", host="h", port=1))]), Subject.parse("acl", "alice"))

@@ -91,6 +91,19 @@ def test_the_usage_of_many_names_is_bounded() -> None:
     assert story.told.count("ended client-id c0") == 1
 
 
+def test_long_names_are_told_apart_and_not_kept_whole() -> None:
+    """A client may call itself by 32 KiB, and each time otherwise."""
+    named: QuotaEntity = (QuotaEntityPart(type="client-id", name="n" * 1_000),)
+    found = quotas({ANY_CLIENT: {PRODUCE: "100"}, named: {PRODUCE: "200"}})
+    for number in range(50):
+        assert spend(found, "x" * 32_000 + str(number), 1_000, 0) == 0
+    assert spend(found, "x" * 32_000 + "7", 1, 0) == 10, "what it has used is known"
+    usage = found.of(PRODUCE, "alice", "n" * 1_000, 0)
+    assert usage is not None and usage.bound == 200
+    kept = [name for usage in found.usages() for name in usage.scope] + [name for it in found._clients for name in it]
+    assert max(map(len, kept)) < 400
+
+
 def test_qu_12_a_client_is_told_of_once_while_it_is_throttled() -> None:
     story = Story()
     found = quotas({ANY_CLIENT: {PRODUCE: "1"}}, story)

@@ -186,3 +186,33 @@ def test_memory_of_decisions_is_bounded() -> None:
     for _ in range(40_000):
         found.decide(ALICE, HOST, Op.READ, TOPIC, f"t{rng.random()}")
     assert len(found._decided) <= 16_384
+
+
+def test_long_names_are_not_remembered() -> None:
+    """A client may ask about names of 32 KiB, each once."""
+    found = authorizer(entry("n"), entry("n" * 32_767, permission=Permission.DENY))
+    for length in (500, 513, 32_767):
+        for _ in range(2):
+            assert may(found, Op.READ, "n" * length) is False
+    assert may(found, Op.READ, "n")
+    assert sum(len(question[-1]) for question in found._decided) <= 1_024
+
+
+def test_what_is_remembered_of_a_type_ends_with_the_next_change() -> None:
+    """All entries are looked at once, and not for each request."""
+    found = authorizer(*(entry(f"t{number}", Op.WRITE, principal="User:bob") for number in range(1_000)))
+    looked = 0
+
+    def about(*question: object) -> object:
+        nonlocal looked
+        looked += 1
+        return kept(*question)  # type: ignore[arg-type]
+
+    kept, found._about = found._about, about  # type: ignore[method-assign, assignment]
+    for _ in range(10):
+        assert not found.decide_by_type(ALICE, HOST, Op.WRITE, TOPIC)
+    assert looked == 1
+    found.update({UUID(int=5_000): entry("mine", Op.WRITE)})
+    assert found.decide_by_type(ALICE, HOST, Op.WRITE, TOPIC)
+    found.update({UUID(int=5_000): None})
+    assert not found.decide_by_type(ALICE, HOST, Op.WRITE, TOPIC)
