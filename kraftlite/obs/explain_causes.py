@@ -74,11 +74,22 @@ def leader_lost(history: History, change: Change) -> tuple[int, bool]:
 
 def last_alive_ms(history: History, node: int, from_ms: int, until_ms: int) -> int:
     """Return when the broker whose last heartbeat came at `from_ms` is known to have served partitions last: what it recorded
-    of them since then counts, too. Not for one that ran on, cut off from the controller."""
+    of them since then counts, too, and so does the time at which the ledger says that its process was to end or to stand still.
+    Not for one that ran on, cut off from the controller."""
     own = [event for event in history.by_node.get(node, ()) if from_ms <= event.ms <= until_ms]
     if any(event.event == "broker.heartbeat_failed" for event in own):
         return from_ms
-    return max((event.ms for event in own if event.event.startswith("partition.")), default=from_ms)
+    served_ms = max((event.ms for event in own if event.event.startswith("partition.")), default=from_ms)
+    fault = process_fault(history, node, from_ms, until_ms)
+    return served_ms if fault is None else max(served_ms, fault.asked_ms)
+
+
+def process_fault(history: History, node: int, from_ms: int, until_ms: int) -> Fault | None:
+    """Return the kill or pause of the ledger that ended this node's work in this time, the first one if there were several."""
+    if history.fault_on(node, from_ms, until_ms) is None:
+        return None
+    found = (it for it in history.faults if it.node == node and it.silences(from_ms, until_ms))
+    return next((it for it in found if it.asked_ms >= from_ms), None)
 
 
 # --- a broker that fell silent

@@ -37,6 +37,20 @@ def test_the_ledger_of_faults_names_the_cause() -> None:
     assert told.title == "kill of node 2 by anna (cli)" and told.until_ms is None
 
 
+@pytest.mark.parametrize("kind", ["kill", "pause"])
+def test_nobody_could_write_from_the_fault_on_and_not_from_the_heartbeat_before_it(kind: str) -> None:
+    trace = Trace()
+    trace.created()
+    trace.fenced()
+    trace.leads(21.6, 3, epoch=5, partition_epoch=1, isr=(3, 4), record=1841)
+    assert trace.story("not_writable").from_ms == 12_400, "without the ledger: since it was heard of last"
+    fault(trace, 12.9, 2, kind)
+    story = trace.story("not_writable")
+    assert (
+        story.from_ms == 12_900 and story.steps[0].what == f"broker 2 is {'killed' if kind == 'kill' else 'paused'} by anna (cli)"
+    )
+
+
 def test_a_pause_is_told_with_its_end_and_explains_nothing_after_it() -> None:
     trace = Trace()
     trace.created()
