@@ -20,6 +20,8 @@ MAX_FAULTS: Final = 50
 MAX_STORIED: Final = 20
 """Partitions whose stories the overview tells."""
 STALE_MS: Final = 1_000
+_STOPPED: Final = "the node stopped"
+"""The words of a node for the end of its faults with itself."""
 _NAMED: Final = 4
 CONTROLLER: Final = "controller"
 STANDING: Final = "standing"
@@ -27,7 +29,6 @@ STANDING: Final = "standing"
 
 def node_of(node: NodeWords, now_ms: int, faults: Sequence[Fault]) -> dict[str, Any]:
     """One node: its process, its last words, and the fault that it is under."""
-    active = [fault for fault in faults if fault.node == node.id and fault.active]
     return {
         "id": node.id,
         "roles": list(node.roles),
@@ -43,8 +44,16 @@ def node_of(node: NodeWords, now_ms: int, faults: Sequence[Fault]) -> dict[str, 
         "leads": None if node.replicas_ms is None else sum(it.is_leader for it in node.replicas.values()),
         "holds": None if node.replicas_ms is None else len(node.replicas) + node.cut,
         "status": None if node.status is None else _status(node.status),
-        "fault": active[-1].to_dict() if active else None,
+        "fault": None if (fault := _fault_of(node, faults)) is None else fault.to_dict(),
     }
+
+
+def _fault_of(node: NodeWords, faults: Sequence[Fault]) -> Fault | None:
+    """The newest fault that the node is under, or of which its process ended: that of a disk that was made to fail, say."""
+    for fault in reversed(faults):
+        if fault.node == node.id and (fault.active or (node.process == "stopped" and fault.ended_how == _STOPPED)):
+            return fault
+    return None
 
 
 def _status(status: NodeStatusResponse) -> dict[str, Any]:
@@ -283,7 +292,7 @@ def _of_nodes(nodes: Sequence[dict[str, Any]]) -> Iterable[dict[str, Any]]:
         text = f"{'broker' if 'broker' in node['roles'] else 'controller'} {node['id']} {words}"
         if fault is not None:
             past = {"kill": "killed", "pause": "paused", "stop": "stopped"}.get(fault["kind"], fault["kind"])
-            text += f", {past} by {fault['who']} ({fault['door']})"
+            text += f", {past if fault['active'] else f'after {past}'} by {fault['who']} ({fault['door']})"
             since_ms = fault["seen_ms"] or fault["asked_ms"]
         yield _line(level, text, (since_ms, True), "node", node["id"])
 
