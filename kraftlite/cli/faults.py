@@ -17,7 +17,6 @@ from kraftlite.cli.local_nodes import node_of
 from kraftlite.cli.times import Jump, Span
 from kraftlite.local import faults, process, state
 from kraftlite.local.ledger import author
-from kraftlite.model.errors import ErrorCode
 from kraftlite.model.faults import CLIENTS, MAX_FOR_MS, Injection, UnknownFault, failing_code
 
 LEASE_MS: Final = 5_000
@@ -75,7 +74,7 @@ def _injection(kind: str, **given: Any) -> Injection:
     return Injection(id="new", kind=kind, for_ms=LEASE_MS, **given)
 
 
-def _do(directory: Path, nodes: Sequence[int], fault: Injection, for_us: int | None, output: str, what: str = "") -> None:
+def _do(directory: Path, nodes: Sequence[int], fault: Injection, for_us: int | None, output: str) -> None:
     """Inject at each of the nodes, and hold it if it has no time of its own."""
     for_ms = LEASE_MS if for_us is None else for_us // 1000
     if not 0 < for_ms <= MAX_FOR_MS:
@@ -84,17 +83,17 @@ def _do(directory: Path, nodes: Sequence[int], fault: Injection, for_us: int | N
     done: dict[str, int] = {}
     try:
         for node_id in nodes:
-            done[faults.inject(directory, node_id, lasting, by=author("cli"), what=what)] = node_id
+            done[faults.inject(directory, node_id, lasting, by=author("cli"))] = node_id
     except state.LocalError:
         if done:
             faults.end(directory, list(done), by=author("cli"))
         raise
-    _tell(done, lasting, what, output, held=for_us is None)
+    _tell(done, lasting, output, held=for_us is None)
     if for_us is None:
         _hold(directory, done, lasting)
 
 
-def _tell(done: dict[str, int], fault: Injection, what: str, output: str, *, held: bool) -> None:
+def _tell(done: dict[str, int], fault: Injection, output: str, *, held: bool) -> None:
     if output == "json":
         found = [
             {"id": identity, "node": node_id, "kind": fault.kind, "other": fault.other} for identity, node_id in done.items()
@@ -102,7 +101,7 @@ def _tell(done: dict[str, int], fault: Injection, what: str, output: str, *, hel
         print_json({"faults": found, "for_ms": None if held else fault.for_ms})
         return
     end = "until Ctrl-C" if held else f"for {fault.for_ms / 1000:g} s"
-    facts = what or " ".join(fault.facts())
+    facts = fault.facts
     for identity, node_id in done.items():
         click.echo(f"{identity}: {fault.kind} of node {node_id}{f', {facts}' if facts else ''}, {end}")
 
@@ -207,7 +206,7 @@ def clock_command(node: str, jump: int, for_us: int | None, data_dir: Path | Non
     directory = data_dir_of(data_dir)
     with local_errors():
         fault = _injection("wall-jump", amount=jump)
-        _do(directory, [target(directory, node)], fault, for_us, output, f"{jump:+} ms")
+        _do(directory, [target(directory, node)], fault, for_us, output)
 
 
 @click.command("api")
@@ -240,8 +239,7 @@ def api_command(
         chosen = [target(directory, node) for node in nodes] or brokers
         if not chosen:
             raise state.LocalError(f"no broker of the cluster in {directory} runs")
-        words = [api] + ([ErrorCode(code).name] if code else []) + ([f"{delay / 1000:g} ms later"] if delay else [])
-        _do(directory, chosen, fault, for_us, output, " ".join(words + ([f"{count} times"] if count else [])))
+        _do(directory, chosen, fault, for_us, output)
 
 
 @click.command("list")

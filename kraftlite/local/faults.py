@@ -38,23 +38,23 @@ class Listed:
             "node": self.node,
             "kind": fault.kind,
             "other": fault.other,
-            "what": " ".join(fault.facts()),
+            "what": fault.facts,
             "left_ms": self.state.left_ms,
             "hits": self.state.hits,
         }
 
 
-def inject(data_dir: Path, node_id: int, fault: Injection, *, by: Author | None = None, what: str = "") -> str:
+def inject(data_dir: Path, node_id: int, fault: Injection, *, by: Author | None = None) -> str:
     """Let a node be hit, and the other end of the link, too; returns the id of the fault, which replaces that of `fault`.
 
-    It is there when this returns. `what`: the rest of it in words, for the ledger. Raises LocalError when a node refuses or does
-    not answer; then it is nowhere.
+    It is there when this returns. Raises LocalError when a node refuses or does not answer; then it is nowhere.
     """
     cluster = load(data_dir)
     halves = _halves(cluster, node_id, fault)
     facts: dict[str, Any] = {"for_ms": fault.for_ms}
     facts |= {"other": fault.other} if fault.other is not None else {}
-    facts |= {"what": what} if what else {}
+    facts |= {"what": fault.what} if fault.what else {}
+    facts |= {"amount": fault.amount} if fault.amount else {}
     ledger = Ledger(data_dir, by or author(PYTHON))
     identity = ledger.ask(fault.kind, node_id, **facts)
     try:

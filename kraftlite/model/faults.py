@@ -91,20 +91,37 @@ class Injection:
 
     def __str__(self) -> str:
         """Return what it is without its id, such as `cut 1 for 5000`, close to a line of the simulator."""
-        return " ".join([self.kind, *self.facts(), f"for {self.for_ms}"])
+        return " ".join([self.kind, *([self.facts] if self.facts else []), f"for {self.for_ms}"])
 
     @property
     def what(self) -> str:
-        """The facts in words, for the ledger of faults; empty for a link, whose other end stands there by itself."""
-        return "" if self.other is not None else " ".join(self.facts())
-
-    def facts(self) -> list[str]:
-        found = [] if self.other is None else ["clients" if self.other == CLIENTS else str(self.other)]
-        found += [self.path] if self.path else []
+        """The facts in words, for the ledger of faults, without the other end of a link, which stands there by itself."""
+        found = [self.path] if self.path else []
         found += [self.api] if self.api else []
-        found += [f"error {self.error}"] if self.error else []
-        found += [f"amount {self.amount}"] if self.amount else []
-        return found + ([f"count {self.count}"] if self.count else [])
+        found += [_code_name(self.error)] if self.error else []
+        found += [_much(self.kind, self.amount)] if self.amount else []
+        return " ".join(found + ([f"{self.count} times"] if self.count else []))
+
+    @property
+    def facts(self) -> str:
+        """All of it in words: the other end, too."""
+        other = "" if self.other is None else "clients" if self.other == CLIENTS else str(self.other)
+        return " ".join(part for part in (other, self.what) if part)
+
+
+def _much(kind: str, amount: int) -> str:
+    """Say the amount as people do: `250 ms later`, `5 %`, `+3600000 ms`."""
+    unit = KINDS[kind].unit if kind in KINDS else ""
+    if unit == "us":
+        return f"{amount / 1000:g} ms later"
+    return f"{amount / 10_000:g} %" if unit == "ppm" else f"{amount:+} ms"
+
+
+def _code_name(code: int) -> str:
+    try:
+        return ErrorCode(code).name
+    except ValueError:
+        return f"error {code}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -16,6 +16,10 @@ from kraftlite.obs.faults import ASKED, Fault
 RECENT_MS: Final = 300_000
 """The time to look back for the beginning of a controlled shutdown: as long as one may last."""
 
+_DISK_FAILS: Final = ("disk-full", "disk-error")
+_LATE_MS: Final = 1_000
+"""A failure may be recorded so long after the end of the fault that it comes of."""
+
 _ADMIN: Final = {
     "create_topics": "a client asked for the topic",
     "delete_topics": "a client deleted the topic",
@@ -74,11 +78,22 @@ def leader_lost(history: History, change: Change) -> tuple[int, bool]:
 
 def last_alive_ms(history: History, node: int, from_ms: int, until_ms: int) -> int:
     """Return when the broker whose last heartbeat came at `from_ms` is known to have served partitions last: what it recorded
-    of them since then counts, too. Not for one that ran on, cut off from the controller."""
+    of them since then counts, too, and so does the time at which the ledger says that its process was to end or to stand still.
+    Not for one that ran on, cut off from the controller."""
     own = [event for event in history.by_node.get(node, ()) if from_ms <= event.ms <= until_ms]
     if any(event.event == "broker.heartbeat_failed" for event in own):
         return from_ms
-    return max((event.ms for event in own if event.event.startswith("partition.")), default=from_ms)
+    served_ms = max((event.ms for event in own if event.event.startswith("partition.")), default=from_ms)
+    fault = process_fault(history, node, from_ms, until_ms)
+    return served_ms if fault is None else max(served_ms, fault.asked_ms)
+
+
+def process_fault(history: History, node: int, from_ms: int, until_ms: int) -> Fault | None:
+    """Return the kill or pause of the ledger that ended this node's work in this time, the first one if there were several."""
+    if history.fault_on(node, from_ms, until_ms) is None:
+        return None
+    found = (it for it in history.faults if it.node == node and it.silences(from_ms, until_ms))
+    return next((it for it in found if it.asked_ms >= from_ms), None)
 
 
 # --- a broker that fell silent
@@ -88,7 +103,8 @@ def tell_silence(telling: Telling, history: History, node: int, from_ms: int, un
     """`node` was not heard of in this time, and why, as far as the traces tell."""
     because = None
     if (fault := _fault(history, node, from_ms, until_ms)) is not None:
-        because = telling.note(fault, f"node {node} stopped: {fault.get('reason')}", brief=f"node {node} failed")
+        done = tell_disk_fault(telling, history, fault)
+        because = telling.note(fault, f"node {node} stopped: {fault.get('reason')}", because=done, brief=f"node {node} failed")
     else:
         because = tell_fault(telling, history, node, from_ms, until_ms, history.controllers())
     brief = f"broker {node} missed heartbeats from {telling.clock.short(from_ms)}"
@@ -102,8 +118,24 @@ def tell_fault(
 ) -> Step | None:
     """Somebody did it on purpose: the ledger of faults says who, and when. `others`: see `History.fault_on`."""
     fault = history.fault_on(node, from_ms, until_ms, others)
-    if fault is None:
-        return None
+    return None if fault is None else _told(telling, fault, node)
+
+
+def tell_disk_fault(telling: Telling, history: History, failure: Recorded) -> Step | None:
+    """Somebody let the disk fail of which the node recorded this failure."""
+    fault = disk_fault(history, failure)
+    return None if fault is None else _told(telling, fault, failure.node)
+
+
+def disk_fault(history: History, failure: Recorded) -> Fault | None:
+    """The fault of the ledger for which the node recorded that its disk, or one of its directories, fails."""
+    for fault in reversed(history.faults):
+        if fault.node == failure.node and fault.kind in _DISK_FAILS and fault.lasts(failure.ms - _LATE_MS, failure.ms):
+            return fault
+    return None
+
+
+def _told(telling: Telling, fault: Fault, node: int) -> Step:
     clock = telling.clock
     seen = f", seen at {clock.short(fault.seen_ms)}" if fault.seen_ms is not None else ", and nobody saw it done"
     what = f"node {node} is {fault.done_for(node)}, asked for at {clock.short(fault.asked_ms)}{seen}"
@@ -131,8 +163,9 @@ def why_silent(telling: Telling, history: History, node: int, from_ms: int, unti
     clock = telling.clock
     restart = history.start_after(node, from_ms)
     end_ms = restart.ms if restart is not None else None
-    if _fault(history, node, from_ms, until_ms) is not None:
-        return "it had failed"
+    if (failure := _fault(history, node, from_ms, until_ms)) is not None:
+        done = disk_fault(history, failure)
+        return "it had failed" if done is None else f"it had failed: {_in_words(done, node, clock)}"
     if (done := history.fault_on(node, from_ms, until_ms, others)) is not None:
         return _in_words(done, node, clock)
     stalled = history.first("node.stalled", node=node, since_ms=from_ms, until_ms=end_ms)

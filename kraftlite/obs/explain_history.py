@@ -95,6 +95,10 @@ class History:
         self.by_cause: dict[int, list[Recorded]] = {}
         """The records by the offset of the record that caused them."""
         self._batches: list[Recorded] = []
+        self._epochs: dict[int, int] = {}
+        """The raft epoch in which a node was elected last."""
+        self._newest = (-1, 0)
+        """The newest raft epoch that somebody was elected in, and the offset from which on the log is its own."""
         for event in self.events:
             self._index(event)
         self._siblings: dict[int, list[Recorded]] = {}
@@ -117,7 +121,8 @@ class History:
         if offset is not None:
             self.by_cause.setdefault(offset, []).append(event)
         if event.event == RECORD:
-            self.records[int(event.get("offset"))] = event
+            if not self._deposed(event):
+                self.records[int(event.get("offset"))] = event
         elif event.event == RECORDS:
             self._batches.append(event)
         elif event.event == "raft.leader_elected":
@@ -125,6 +130,13 @@ class History:
             start = int(event.get("epoch_start_offset", 0))
             for offset in [offset for offset in self.records if offset >= start]:
                 del self.records[offset]
+            epoch = self._epochs[event.node] = int(event.get("raft_epoch", 0))
+            self._newest = max(self._newest, (epoch, start))
+
+    def _deposed(self, record: Recorded) -> bool:
+        """Return whether a controller wrote it that does not know yet that another one leads: it cannot be committed any more."""
+        epoch, (newest, start) = self._epochs.get(record.node), self._newest
+        return epoch is not None and epoch < newest and int(record.get("offset")) >= start
 
     # --- what there is
 

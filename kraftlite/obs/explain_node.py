@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from itertools import pairwise
 from typing import Final
 
-from kraftlite.obs.explain_causes import loss_ms, tell_cause, tell_fault, tell_start, tell_stopping
+from kraftlite.obs.explain_causes import disk_fault, loss_ms, tell_cause, tell_disk_fault, tell_fault, tell_start, tell_stopping
 from kraftlite.obs.explain_events import Recorded
 from kraftlite.obs.explain_history import RECORD, History
 from kraftlite.obs.explain_partition import is_unclean, unclean_words
@@ -33,11 +33,11 @@ def node_stories(history: History, node: int, clock: Clock) -> Iterator[Story]:
             case "node.stopped":
                 yield _stopped(history, event, clock)
             case "node.faulted":
-                yield _faulted(event, clock)
+                yield _faulted(history, event, clock)
             case "node.stalled":
                 yield _stalled(history, event, clock)
             case "broker.log_dir_failed":
-                yield _directory_failed(event, clock)
+                yield _directory_failed(history, event, clock)
     yield from _deaths(history, node, clock)
     yield from fault_stories(history, clock, node)
     for record in history.registrations(node):
@@ -168,12 +168,17 @@ def fault_stories(history: History, clock: Clock, node: int | None = None) -> It
         yield telling.story("fault", title, fault.asked_ms, goes_on=fault.active, node=fault.node, fault=fault.to_dict())
 
 
-def _faulted(event: Recorded, clock: Clock) -> Story:
+def _faulted(history: History, event: Recorded, clock: Clock) -> Story:
     telling = Telling(clock)
-    telling.note(
-        event, f"node {event.node} cannot go on: {event.get('reason')} (in {event.get('where')})", brief=str(event.get("reason"))
-    )
-    return telling.story("faulted", f"node {event.node} failed", event.ms, node=event.node)
+    because = tell_disk_fault(telling, history, event)
+    what = f"node {event.node} cannot go on: {event.get('reason')} (in {event.get('where')})"
+    telling.note(event, what, because=because, brief=str(event.get("reason")))
+    return telling.story("faulted", f"node {event.node} failed{_on_purpose(history, event)}", event.ms, node=event.node)
+
+
+def _on_purpose(history: History, event: Recorded) -> str:
+    done = disk_fault(history, event)
+    return "" if done is None else f": {done.done}"
 
 
 def _stalled(history: History, event: Recorded, clock: Clock) -> Story:
@@ -187,10 +192,13 @@ def _stalled(history: History, event: Recorded, clock: Clock) -> Story:
     return telling.story("paused", title, event.ms, from_ms=event.ms - stalled_ms, node=event.node, stalled_ms=stalled_ms)
 
 
-def _directory_failed(event: Recorded, clock: Clock) -> Story:
+def _directory_failed(history: History, event: Recorded, clock: Clock) -> Story:
     telling = Telling(clock)
-    telling.note(event, f"{event.get('log_dir')}: {event.get('reason')}", brief=f"{event.get('log_dir')} failed")
-    return telling.story("log_dir_failed", f"node {event.node} lost a log directory", event.ms, node=event.node)
+    because = tell_disk_fault(telling, history, event)
+    what = f"{event.get('log_dir')}: {event.get('reason')}"
+    telling.note(event, what, because=because, brief=f"{event.get('log_dir')} failed")
+    title = f"node {event.node} lost a log directory{_on_purpose(history, event)}"
+    return telling.story("log_dir_failed", title, event.ms, node=event.node)
 
 
 def fencing_story(history: History, record: Recorded, clock: Clock) -> Story:

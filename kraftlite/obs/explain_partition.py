@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from kraftlite.obs.explain_causes import leader_lost, loss_ms, tell_cause, tell_start, why_silent
+from kraftlite.obs.explain_causes import leader_lost, loss_ms, process_fault, tell_cause, tell_start, why_silent
 from kraftlite.obs.explain_events import Recorded
 from kraftlite.obs.explain_history import Change, History
+from kraftlite.obs.explain_stalls import standstills
 from kraftlite.obs.explain_story import Clock, Step, Story, Telling, ids, seconds, who
 
 IDLE_MS: Final = 5_000
@@ -256,6 +257,9 @@ def _gap(
     where, gone = lost.node, f"broker {who(lost.old_leader)} no longer leads"
     if silent and lost.old_leader is not None:
         where, gone = lost.old_leader, f"broker {lost.old_leader} was heard of last"
+        fault = process_fault(history, lost.old_leader, begin_ms, lost.ms)
+        if fault is not None and fault.asked_ms == begin_ms:
+            gone = f"broker {lost.old_leader} is {fault.done}"
     step = telling.add(begin_ms, where, gone, brief=f"leader {who(lost.old_leader)} lost {clock.short(begin_ms)}")
     if last is not lost:
         what = f"leader {who(lost.leader)} in epoch {lost.leader_epoch}"
@@ -339,18 +343,8 @@ def _change_of(history: History, name: str, event: Recorded) -> Change | None:
 
 def _stalls(history: History, name: str, changes: list[Change], clock: Clock) -> Iterator[Story]:
     """A high watermark that stood still, and what let it go on."""
-    told: dict[int, Recorded] = {}
-    for event in history.by_partition.get(name, ()):
-        if event.event == "partition.hw_stalled":
-            told[event.node] = event
-        elif event.event == "partition.hw_resumed":
-            yield _stall(history, name, changes, told.pop(event.node, None), event, clock)
-        elif event.event == "partition.leader_started":
-            for stalled in told.values():  # whoever led before does no longer
-                yield _stall(history, name, changes, stalled, event, clock)
-            told.clear()
-    for stalled in told.values():
-        yield _stall(history, name, changes, stalled, None, clock)
+    for stalled, ended in standstills(history.by_partition.get(name, ())):
+        yield _stall(history, name, changes, stalled, ended, clock)
 
 
 def _stall(

@@ -86,6 +86,8 @@ class Fault:
     what: str = ""
     """The rest of what was asked for, such as the code that an API answers with."""
     for_ms: int | None = None
+    amount: int = 0
+    """The measure of it, in the unit of its kind (`model/faults`)."""
 
     @property
     def active(self) -> bool:
@@ -147,6 +149,7 @@ class Fault:
             "other": self.other,
             "what": self.what,
             "for_ms": self.for_ms,
+            "amount": self.amount,
             "who": self.by.who,
             "door": self.by.door,
             "asked_ms": self.asked_ms,
@@ -196,7 +199,7 @@ def _asked(identity: str, event: Recorded) -> Fault | None:
     kind = event.get("kind")
     if kind not in KINDS:
         return None
-    other, for_ms = event.get("other"), event.get("for_ms")
+    other, for_ms, amount = event.get("other"), event.get("for_ms"), event.get("amount")
     return Fault(
         id=_text(identity),
         kind=kind,
@@ -206,6 +209,7 @@ def _asked(identity: str, event: Recorded) -> Fault | None:
         other=other if isinstance(other, int) else None,
         what=_text(event.get("what") or ""),
         for_ms=for_ms if isinstance(for_ms, int) and for_ms >= 0 else None,
+        amount=amount if isinstance(amount, int) and abs(amount) < 1 << 63 else 0,
     )
 
 

@@ -106,9 +106,7 @@ class EmbeddedFaults:
         clients = sorted({it.node for it in self._active.values() if it.fault.other == CLIENTS})
         found = [f"cut from clients: {', '.join(map(str, clients))}"] if clients else []
         told = (it for it in self._active.values() if it.fault.kind not in ("cut", "cut-one-way", "slow"))
-        return found + [
-            f"{it.fault.kind} of node {it.node} {' '.join(it.fault.facts())}".rstrip() for it in told if self._lasts(it)
-        ]
+        return found + [f"{it.fault.kind} of node {it.node} {it.fault.facts}".rstrip() for it in told if self._lasts(it)]
 
     def _lasts(self, found: _Fault) -> bool:
         """Return whether it is still there: one of an API may be used up."""

@@ -53,7 +53,7 @@ class ProcessFaults(FaultCalls):
         try:
             for request in requests:
                 fault = replace(request.fault, for_ms=for_ms)
-                ids.append(faults.inject(self.data_dir, request.node, fault, by=author(_DOOR), what=fault.what))
+                ids.append(faults.inject(self.data_dir, request.node, fault, by=author(_DOOR)))
         except LocalError as error:
             self._end_faults(ids)
             raise ClusterError(str(error)) from None

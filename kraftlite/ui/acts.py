@@ -105,7 +105,7 @@ def _act_of(data_dir: Path, kind: str, node: object, rest: Mapping[str, object],
 
 
 def _inject(data_dir: Path, node: int, fault: Injection, by: Author) -> None:
-    faults.inject(data_dir, node, fault, by=by, what=fault.what)
+    faults.inject(data_dir, node, fault, by=by)
 
 
 def _end(data_dir: Path, ids: list[str] | None, by: Author) -> None:

@@ -22,6 +22,7 @@ from kraftlite.ui.calls import LIVE, MAX_TOKEN, TAPE, calls, document
 from kraftlite.ui.fold import page_of
 from kraftlite.ui.guard import OPERATOR, Guard, Sessions, Tokens
 from kraftlite.ui.hear import now_ms
+from kraftlite.ui.kept import Kept
 from kraftlite.ui.reports import outages
 from kraftlite.ui.stream import MAX_FILTER, Streams
 from kraftlite.ui.timeline import lane_names, lanes_of, recent_stories, stories_of
@@ -122,6 +123,7 @@ class Page(Front):
         self.watcher = watcher
         self.acts = acts
         self.streams = Streams(watcher)
+        watcher.kept = Kept()
         self._told: tuple[object, list[dict[str, Any]]] | None = None
         self._telling = asyncio.Lock()
         handlers = {

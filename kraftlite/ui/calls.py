@@ -39,7 +39,9 @@ MAX_NAME: Final = 300
 MAX_EVENTS: Final = 5_000
 DEFAULT_EVENTS: Final = 500
 JSONL: Final = "jsonl"
-EXPORTS: Final = (JSONL, *FORMATS)
+FAULTS: Final = "faults"
+HTML: Final = "html"
+EXPORTS: Final = (JSONL, FAULTS, HTML, *FORMATS)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -271,9 +273,43 @@ CALLS: Final = (
         refusals=(400,),
     ),
     Call(
+        name="quorum",
+        pages=(LIVE,),
+        words="Who voted for whom, and the records of the metadata log as controllers appended them, also those that were lost "
+        "with their controller; without from, the newest.",
+        query={
+            "from": (MOMENT, "The offset of the first one."),
+            "max": (whole(1, MAX_EVENTS), f"Default: {DEFAULT_EVENTS}."),
+        },
+        answer=obj(
+            {
+                "votes": array(some({"ts": MOMENT, "node": WHOLE, "epoch": WHOLE, "candidate": WHOLE, "granted": FLAG})),
+                "records": array(some({"ts": MOMENT, "by": WHOLE, "offset": MOMENT, "record": TEXT, "lost": maybe(MOMENT)})),
+                "recorded": WHOLE,
+            }
+        ),
+        refusals=(400,),
+    ),
+    Call(
+        name="claims",
+        pages=(LIVE,),
+        words="Who says who leads, each by its own word, the verdict of all, and the leader epochs of a partition.",
+        query={"about": (text(MAX_NAME), "controller, or a partition such as orders-0. Default: controller.")},
+        answer=obj(
+            {
+                "about": TEXT,
+                "verdict": some({"kind": TEXT, "leader": maybe(WHOLE), "epoch": maybe(WHOLE)}),
+                "claims": array(some({"by": WHOLE, "leader": maybe(WHOLE), "epoch": WHOLE, "fresh": FLAG, "own": FLAG})),
+                "epochs": array(some({"ts": MOMENT, "epoch": WHOLE, "start": MOMENT, "leader": WHOLE})),
+            }
+        ),
+        refusals=(404,),
+    ),
+    Call(
         name="export",
         pages=(LIVE,),
-        words="What happened, for another tool: the stories of one subject, or with jsonl the events, a line each.",
+        words="What happened, for another tool: the stories of one subject; with jsonl the events, a line each; with faults the "
+        "ledger as kraftlite sim --fault takes it; with html the page of the last minutes in one file, by the operator's link.",
         query={
             "format": ({"enum": list(EXPORTS)}, "Default: jsonl."),
             "kind": (TEXT, "As of stories. Default: cluster."),

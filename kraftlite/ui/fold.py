@@ -5,6 +5,7 @@ Nothing is estimated: a number that nobody has said is None, and each number sta
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
@@ -19,6 +20,8 @@ MAX_FAULTS: Final = 50
 MAX_STORIED: Final = 20
 """Partitions whose stories the overview tells."""
 STALE_MS: Final = 1_000
+_STOPPED: Final = "the node stopped"
+"""The words of a node for the end of its faults with itself."""
 _NAMED: Final = 4
 CONTROLLER: Final = "controller"
 STANDING: Final = "standing"
@@ -26,7 +29,6 @@ STANDING: Final = "standing"
 
 def node_of(node: NodeWords, now_ms: int, faults: Sequence[Fault]) -> dict[str, Any]:
     """One node: its process, its last words, and the fault that it is under."""
-    active = [fault for fault in faults if fault.node == node.id and fault.active]
     return {
         "id": node.id,
         "roles": list(node.roles),
@@ -42,8 +44,16 @@ def node_of(node: NodeWords, now_ms: int, faults: Sequence[Fault]) -> dict[str, 
         "leads": None if node.replicas_ms is None else sum(it.is_leader for it in node.replicas.values()),
         "holds": None if node.replicas_ms is None else len(node.replicas) + node.cut,
         "status": None if node.status is None else _status(node.status),
-        "fault": active[-1].to_dict() if active else None,
+        "fault": None if (fault := _fault_of(node, faults)) is None else fault.to_dict(),
     }
+
+
+def _fault_of(node: NodeWords, faults: Sequence[Fault]) -> Fault | None:
+    """The newest fault that the node is under, or of which its process ended: that of a disk that was made to fail, say."""
+    for fault in reversed(faults):
+        if fault.node == node.id and (fault.active or (node.process == "stopped" and fault.ended_how == _STOPPED)):
+            return fault
+    return None
 
 
 def _status(status: NodeStatusResponse) -> dict[str, Any]:
@@ -130,6 +140,11 @@ def _replica(node: int, said: ReplicaState | None, fresh: bool) -> dict[str, Any
     }
 
 
+def internal(row: dict[str, Any]) -> bool:
+    """Return whether it is of a topic that brokers keep for themselves."""
+    return bool(row["topic"].startswith("__"))
+
+
 def troubled(row: dict[str, Any]) -> bool:
     return bool(row["standing"] not in ("whole", "news"))
 
@@ -140,7 +155,7 @@ def partitions_of(nodes: Sequence[NodeWords], now_ms: int, memory: c.Memory) -> 
     keys = sorted({key for node in nodes for key in node.replicas})
     memory.forget([CONTROLLER, *keys, *((STANDING, *key) for key in keys)])
     rows = [partition_of(nodes, key, now_ms, memory) for key in keys]
-    rows.sort(key=lambda row: (not troubled(row), row["topic"].startswith("__"), row["topic"], row["partition"]))
+    rows.sort(key=lambda row: (not troubled(row), internal(row), row["topic"], row["partition"]))
     brokers = [node for node in nodes if "broker" in node.roles]
     heard = [node for node in brokers if node.replicas_ms is not None]
     known, answering = bool(heard), sum(node.life(now_ms) == ALIVE for node in brokers)
@@ -183,8 +198,9 @@ class Judge:
     def interesting(self, nodes: Sequence[NodeWords], at_ms: int) -> list[str]:
         """The partitions whose stories the overview tells: those with trouble first."""
         rows = self.partitions(nodes, at_ms).get("rows", [])
-        found = [row["name"] for row in rows if troubled(row) or not row["topic"].startswith("__")]
-        return found[:MAX_STORIED]
+        own = [row for row in rows if not internal(row)]
+        found = own if any(map(troubled, own)) else [*own, *[row for row in rows if internal(row) and troubled(row)][:_NAMED]]
+        return [row["name"] for row in found][:MAX_STORIED]
 
 
 def page_of(rows: Sequence[dict[str, Any]], wanted: str) -> dict[str, Any]:
@@ -276,7 +292,7 @@ def _of_nodes(nodes: Sequence[dict[str, Any]]) -> Iterable[dict[str, Any]]:
         text = f"{'broker' if 'broker' in node['roles'] else 'controller'} {node['id']} {words}"
         if fault is not None:
             past = {"kill": "killed", "pause": "paused", "stop": "stopped"}.get(fault["kind"], fault["kind"])
-            text += f", {past} by {fault['who']} ({fault['door']})"
+            text += f", {past if fault['active'] else f'after {past}'} by {fault['who']} ({fault['door']})"
             since_ms = fault["seen_ms"] or fault["asked_ms"]
         yield _line(level, text, (since_ms, True), "node", node["id"])
 
@@ -300,12 +316,17 @@ def _of_partitions(parts: dict[str, Any]) -> Iterable[dict[str, Any]]:
 
 
 def _grouped(level: str, rows: Sequence[dict[str, Any]], words: str) -> dict[str, Any]:
-    names = ", ".join(row["name"] for row in rows[:_NAMED])
-    more = f" and {len(rows) - _NAMED} more" if len(rows) > _NAMED else ""
+    own = [row["name"] for row in rows if not internal(row)]
+    kept = Counter(row["topic"] for row in rows if internal(row))
+    names = ", ".join([*own[:_NAMED], *([f"{len(own) - _NAMED} more"] if len(own) > _NAMED else [])])
+    if len(rows) == 1:
+        names = rows[0]["name"]
+    else:
+        names = " and ".join(filter(None, [names, *(f"{count} of {topic}" for topic, count in sorted(kept.items()))]))
     if len(rows) == 1:
         words = words.replace("have ", "has ", 1).replace("wait for", "waits for", 1)
     oldest = min(rows, key=lambda row: row["since_ms"])
-    return _line(level, f"{names}{more} {words}", (oldest["since_ms"], oldest["since_exact"]), "partition", rows[0]["name"])
+    return _line(level, f"{names} {words}", (oldest["since_ms"], oldest["since_exact"]), "partition", rows[0]["name"])
 
 
 def state_of(

@@ -29,8 +29,9 @@ from kraftlite.obs.recording_reader import (
     Turn,
 )
 from kraftlite.ui.fold import Judge, page_of, state_of
+from kraftlite.ui.quorum_tail import records, votes
 from kraftlite.ui.reports import Reports, add_clients, outages
-from kraftlite.ui.timeline import Span, lane_names, lanes_of, recent_stories, stories_of
+from kraftlite.ui.timeline import Span, epochs_of, lane_names, lanes_of, recent_stories, stories_of
 from kraftlite.ui.words import NodeWords
 
 MAX_FRAMES: Final = 6_000
@@ -185,16 +186,14 @@ def tape_of(lines: Lines, *, max_frames: int = MAX_FRAMES, max_subjects: int = M
     happened = Counter(event.partition for event in about.events)
     names.sort(key=lambda name: (name.startswith("__"), -happened[name]))
     try:
-        stories, lanes, missed = _told(about, names[:max_subjects])
+        told = _told(about, names[:max_subjects])
     except (TypeError, ValueError, KeyError, AttributeError, IndexError, OverflowError) as error:
         # Each event is sound by itself; together they may be what no cluster has ever recorded.
         raise RecordingError(f"the events of the recording contradict each other: {type(error).__name__}: {error}") from error
     return {
         "cluster": _cluster(about, last["state"]["nodes"]),
         "frames": frames,
-        "stories": stories,
-        "lanes": lanes,
-        "outages": missed,
+        **told,
         "notes": [[note.ts, note.text, note.until_ms] for note in about.notes],
     }
 
@@ -225,7 +224,8 @@ def _cluster(about: _Summary, nodes: list[dict[str, Any]]) -> dict[str, Any]:
     }
 
 
-def _told(about: _Summary, names: list[str]) -> tuple[dict[str, Any], dict[str, Any], list[dict[str, Any]]]:
+def _told(about: _Summary, names: list[str]) -> dict[str, Any]:
+    """All that follows from the events: stories, lanes, outages, votes and the metadata log."""
     clock: Clock = SecondsClock() if about.header.clock == VIRTUAL else WallClock()
     history = History(about.events, ended=about.ended)
     stories: dict[str, Any] = {"": recent_stories(history, [it for it in names if not it.startswith("__")], 0, clock)}
@@ -240,7 +240,13 @@ def _told(about: _Summary, names: list[str]) -> tuple[dict[str, Any], dict[str, 
     if missed:
         named.insert(1, "clients")
     lanes = {"since": about.begin_ms, "until": about.end_ms, "lanes": named, "spans": [*spans, *missed]}
-    return stories, lanes, outages(about.reports.gaps(), history, clock)
+    return {
+        "stories": stories,
+        "lanes": lanes,
+        "outages": outages(about.reports.gaps(), history, clock),
+        "quorum": {"votes": votes(history), "records": records(history)},
+        "epochs": {name: found for name in names if (found := epochs_of(history, name))},
+    }
 
 
 def _note_span(note: Note) -> dict[str, Any]:

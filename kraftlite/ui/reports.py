@@ -104,7 +104,8 @@ class Reports:
                 names = ", ".join(f"{words['topic']}-{row[0]}" for row in late[:3]) + (" …" if len(late) > 3 else "")
                 text = f"the client {words['client']} has no acknowledgement from {names}"
                 since_ms = min(row[5] for row in late)
-                found.append({"level": "alarm", "text": text, "since_ms": since_ms, "since_exact": True, "about": None})
+                about = {"kind": "client", "name": words["client"]}
+                found.append({"level": "alarm", "text": text, "since_ms": since_ms, "since_exact": True, "about": about})
         return found
 
     def gaps(self) -> list[Gap]:

@@ -17,6 +17,7 @@ from kraftlite.obs.explain_story import Story
 MAX_SPANS: Final = 400
 MAX_STORIES: Final = 80
 MAX_STEPS: Final = 60
+MAX_EPOCHS: Final = 12
 _OVERVIEW: Final = frozenset(
     {"fenced", "unfenced", "died", "paused", "faulted", "log_dir_failed", "fault", "elected", "resigned", "leader_changed"}
     | {"truncated", "stopped", "started", "not_writable", "hw_stalled"}
@@ -138,6 +139,17 @@ def _partition(history: History, name: str) -> Iterator[Span]:
         times = [time for time in (next(later, None), ended) if time is not None]
         label = f"{event.node} leads, epoch {event.get('leader_epoch')}"
         yield Span(lane=name, kind="leads", label=label, from_ms=event.ms, until_ms=min(times) if times else None)
+
+
+def epochs_of(history: History, name: str) -> list[dict[str, Any]]:
+    """The leader epochs of a partition, with the offset at which each begins, as its leader recorded it; by epoch, the newest."""
+    found: dict[int, dict[str, Any]] = {}
+    for event in history.by_partition.get(name, []):
+        if event.event == "partition.leader_started":
+            epoch = int(event.get("leader_epoch"))
+            start = int(event.get("epoch_start_offset"))
+            found.setdefault(epoch, {"ts": event.ms, "epoch": epoch, "start": start, "leader": event.node})
+    return [found[epoch] for epoch in sorted(found)][-MAX_EPOCHS:]
 
 
 def stories_of(history: History, subject: Subject, since_ms: int, clock: Clock | None = None) -> list[dict[str, Any]]:

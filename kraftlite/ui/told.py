@@ -1,4 +1,4 @@
-"""The calls that tell what is recorded: annotations for a board, events, records of the metadata log, exports for other tools."""
+"""The calls that tell what is recorded: annotations for a board, events, records of the metadata log, claims, exports."""
 
 from __future__ import annotations
 
@@ -13,10 +13,19 @@ from starlette.responses import JSONResponse, PlainTextResponse, Response
 
 from kraftlite.obs.explain import History, Recorded, Subject, UnknownSubject, WallClock, explain
 from kraftlite.obs.export import FORMATS
+from kraftlite.obs.recording_reader import RecordingError, read_bytes
 from kraftlite.ui.annotations import TAGS, marks
 from kraftlite.ui.answers import DEFAULT_SPAN_MS, refusal, shown_of
-from kraftlite.ui.calls import DEFAULT_EVENTS, EXPORTS, JSONL, MAX_EVENTS
+from kraftlite.ui.calls import DEFAULT_EVENTS, EXPORTS, FAULTS, HTML, JSONL, MAX_EVENTS, MAX_NAME
+from kraftlite.ui.claims import partition_claims
+from kraftlite.ui.export import html_of
+from kraftlite.ui.fault_lines import fault_lines
+from kraftlite.ui.fold import CONTROLLER, quorum_of
+from kraftlite.ui.guard import OPERATOR
 from kraftlite.ui.hear import now_ms
+from kraftlite.ui.quorum_tail import records, votes
+from kraftlite.ui.replay import tape_of
+from kraftlite.ui.timeline import epochs_of
 from kraftlite.ui.watch import Watcher
 
 T = TypeVar("T")
@@ -50,6 +59,8 @@ class Told:
                 ("annotations", self._annotations),
                 ("events", self._events),
                 ("metadata", self._metadata),
+                ("quorum", self._quorum),
+                ("claims", self._claims),
                 ("export", self._export),
             )
         }
@@ -93,10 +104,32 @@ class Told:
 
         return JSONResponse({"records": await self._off_loop(find), "recorded": self._watcher.record.version})
 
+    async def _quorum(self, request: Request) -> Response:
+        first = whole_of(request, "from", -1)
+        most = whole_of(request, "max", DEFAULT_EVENTS, least=1, most=MAX_EVENTS)
+        tail = await self._off_loop(lambda history: {"votes": votes(history), "records": records(history, first, most)})
+        return JSONResponse({**tail, "recorded": self._watcher.record.version})
+
+    async def _claims(self, request: Request) -> Response:
+        about = request.query_params.get("about", CONTROLLER)[:MAX_NAME]
+        at_ms, nodes = now_ms(), self._watcher.sorted_nodes()
+        if about == CONTROLLER:
+            quorum = quorum_of(nodes, at_ms, self._watcher.judge.memory)
+            return JSONResponse({"about": about, "verdict": quorum["verdict"], "claims": quorum["claims"], "epochs": []})
+        rows = self._watcher.partitions(at_ms)["rows"]
+        row = next((it for it in rows if it["name"] == about), None)
+        if row is None:
+            return refusal(404, f"about {about}: nobody has spoken of it; allowed are {CONTROLLER}, and names such as orders-0")
+        found = partition_claims(nodes, (row["topic"], row["partition"]), at_ms)
+        told = {"about": about, "verdict": row["verdict"], "claims": [claim.to_dict() for claim in found]}
+        return JSONResponse({**told, "epochs": await self._off_loop(lambda history: epochs_of(history, about))})
+
     async def _export(self, request: Request) -> Response:
         form = request.query_params.get("format", JSONL)
         if form not in EXPORTS:
             raise Wrong(f"format: allowed are {', '.join(EXPORTS)}")
+        if form == HTML:
+            return await self._save(request)
         since_ms = whole_of(request, "since", now_ms() - DEFAULT_SPAN_MS)
         try:
             subject = Subject.parse(request.query_params.get("kind", "cluster"), request.query_params.get("name") or None)
@@ -107,6 +140,8 @@ class Told:
             if form == JSONL:
                 found = _lines(event for event in history.events if event.ms >= since_ms)
                 return "".join(f"{json.dumps(line)}\n" for line in found)
+            if form == FAULTS:
+                return "".join(f"{line}\n" for line in fault_lines(history.faults, since_ms, now_ms()))
             told = explain(history, subject, since_ms=since_ms, clock=WallClock())
             return FORMATS[form](told) if told.stories else None
 
@@ -116,7 +151,24 @@ class Told:
             return refusal(404, str(error))
         if text is None:
             return refusal(404, f"{subject}: no story to export: nothing that changed it is recorded in this time")
-        return PlainTextResponse(text, headers={"Content-Disposition": f'attachment; filename="kraftlite-{form}.txt"'})
+        return PlainTextResponse(text, headers=_as_file(f"kraftlite-{form}.txt"))
+
+    async def _save(self, request: Request) -> Response:
+        """The page of what was heard lately, in one file."""
+        if request.scope["role"] != OPERATOR:
+            return refusal(403, "this link is for looking only: the operator's link may save")
+        data = self._watcher.saved()
+        try:
+            async with self._telling:
+                page = await asyncio.to_thread(lambda: html_of(tape_of(lambda: read_bytes(data))))
+        except RecordingError as error:
+            return refusal(404, str(error))
+        # To be kept, and not to be shown here: its policy is its own.
+        return Response(page, media_type="application/octet-stream", headers=_as_file("kraftlite.html"))
+
+
+def _as_file(name: str) -> dict[str, str]:
+    return {"Content-Disposition": f'attachment; filename="{name}"'}
 
 
 def _checked(answer: Callable[[Request], Any]) -> Callable[[Request], Any]:

@@ -27,6 +27,7 @@ from kraftlite.ui.clients import Clients
 from kraftlite.ui.fold import Judge, state_of
 from kraftlite.ui.follow import Record
 from kraftlite.ui.hear import Hearing, now_ms
+from kraftlite.ui.kept import Kept, Scribe
 from kraftlite.ui.reports import OWN, add_clients
 from kraftlite.ui.words import NodeWords
 
@@ -67,9 +68,9 @@ class Watcher:
         self.watched = False
         self.recorder: Recorder | None = None
         """Gets all that is said and recorded from here on, and the events that are known already."""
-        self._told = 0
-        self._written: dict[int, int] = {}
-        self._reported: dict[str, int] = {}
+        self._scribe = Scribe()
+        self.kept: Kept | None = None
+        """Keeps what was said lately, where somebody may want to save it."""
         self.late_ms = 0
         """By how much the last turn of this process came too late."""
         self.judge = Judge()
@@ -141,8 +142,10 @@ class Watcher:
                     if node_id not in self._tasks or self._tasks[node_id].done():  # done: it had left the cluster
                         self._tasks[node_id] = asyncio.create_task(self._hear(node_id))
                 await asyncio.to_thread(self._read)
+                if self.kept is not None:
+                    self.kept.turn(header_of(self.cluster), self, now_ms())
                 if self.recorder is not None:
-                    self._write(self.recorder, now_ms())
+                    self._scribe.write(self.recorder, self, now_ms())
                 await self._pause(max(0.02, self.every_ms / 1000 - (time.monotonic() - began)))
         finally:
             for task in self._tasks.values():
@@ -175,25 +178,13 @@ class Watcher:
         """End the recording with what is new since the last turn."""
         if self.recorder is not None:
             self._read()
-            self._write(self.recorder, now_ms())
+            self._scribe.write(self.recorder, self, now_ms())
             self.recorder.end(now_ms(), "stopped")
 
-    def _write(self, recorder: Recorder, at_ms: int) -> None:
-        for words in self.sorted_nodes():
-            recorder.node(at_ms, words.id, words.roles, words.process)
-            if words.status is not None and words.heard_ms is not None and words.rtt_ms is not None:
-                recorder.status(at_ms, words.id, min(at_ms, words.heard_ms), words.rtt_ms, words.status)
-            if words.replicas_ms is not None and self._written.get(words.id) != words.replicas_ms:
-                self._written[words.id] = words.replicas_ms
-                recorder.replicas(at_ms, words.id, min(at_ms, words.replicas_ms), words.replicas.values())
-            if words.error is not None:
-                recorder.silent(at_ms, words.id, words.error)
-        for report in self.clients.since(self._reported):
-            recorder.client(at_ms, report)
-        self._told, events = self.record.since(self._told)
-        for event in events:
-            recorder.event(event.ms, event.node, event.event, event.told)
-        recorder.turn(at_ms)
+    def saved(self) -> bytes:
+        """A recording of what was said lately, with the events that are known."""
+        kept = self.kept or Kept()
+        return kept.recording(header_of(self.cluster), self.record.since(0)[1])
 
     async def _hear(self, node_id: int) -> None:
         hearing = Hearing(self._transport, lambda: self.nodes.get(node_id), self.news_ms)

@@ -103,7 +103,7 @@ def test_a_client_is_refused_so_many_times_by_the_calls_of_a_test(cluster: Clust
     with faults.refuse(2, "clients"), pytest.raises(ValueError, match="there is no node 9"):
         faults.cut(9, 1)
     with faults.delay(2, 3, 5), faults.delay(3, 2, 10):
-        assert {it["what"] for it in listed(cluster)} == {"2 amount 10000", "3 amount 10000"}
+        assert {it["what"] for it in listed(cluster)} == {"2 10 ms later", "3 10 ms later"}
     assert listed(cluster) == []
 
 

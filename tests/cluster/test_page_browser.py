@@ -140,7 +140,7 @@ def test_a_link_is_cut_and_healed_by_the_form(browser: Any) -> None:
             page.get_by_label("for (s)").press("Tab")
             page.wait_for_selector("code:text-is('kraftlite fault slow 2 1 250ms --for 300s')")
             page.get_by_role("button", name="Do it").click()
-            page.wait_for_selector("td:text-is('node 2 and node 1: slow link')")
+            page.wait_for_selector("td:text-is('node 2 and node 1: slow link (250 ms later)')")
             assert {(it.node, it.state.fault.amount) for it in faults.listed(small.data_dir)} == {(1, 250_000), (2, 250_000)}
             page.get_by_role("button", name="End the slow of node 2").click()
             wait_for("it has ended", lambda: not faults.listed(small.data_dir))

@@ -27,8 +27,17 @@ const page = {
   /** What clients missed, and what the cluster says of the same time. */
   outages: null,
   told: null,
+  /** Votes, and the newest records of the metadata log. */
+  tail: null,
   lanes: null,
+  /** The leader epochs of the partition that is shown, with the offsets at which they begin. */
+  epochs: [],
   back: 180000,
+  /** What the timeline was zoomed to: from, until. Null: `back` says it. */
+  window: null,
+  /** Zoom (`by` > 1: in) around a moment that stays where it is, or move by a part of what is shown. */
+  zoom: (by, around) => zoom(by, around),
+  shift: (part) => shift(part),
   cluster: null,
   /** A recording: all stories, lanes and notes of it. Null on a live page. */
   tape: null,
@@ -49,6 +58,7 @@ const page = {
   now: () => (page.past ? player.ms : Date.now() + offset),
   /** What the timeline shows: to the end of what is known, or around the moment of a recording. */
   range: () => {
+    if (page.window) return page.window;
     if (!page.tape) return [Date.now() + offset - page.back, Date.now() + offset];
     const { begin, end } = player.moments;
     if (page.back >= end - begin) return [begin, Math.max(end, begin + 1)];
@@ -64,11 +74,20 @@ const page = {
     player.seek(player.ms);
   },
   /** The stories that had begun at the moment that is shown. */
-  sofar: (found) => (page.past && found ? found.filter((story) => story.at_ms <= player.ms) : found),
+  sofar: (found, when = "at_ms") => (page.past && found ? found.filter((it) => it[when] <= player.ms) : found),
   ask,
   draw: () => draw(),
   go: (view, subject) => (location.hash = subject ? `${view}/${encodeURIComponent(subject)}` : view),
-  why: (about) => (about.kind === "controller" ? page.go("quorum") : about.kind === "partition" ? page.go("partition", about.name) : page.go("timeline")),
+  why: (about) => {
+    page.asked = true;
+    if (about.kind === "client") page.go("clients");
+    else if (about.kind === "controller") page.go("quorum");
+    else if (about.kind === "partition") page.go("partition", about.name);
+    else page.go("timeline");
+  },
+  /** Somebody asked why: the newest story is open. */
+  asked: false,
+  startClient: () => startClient(),
   setFilter: (text) => {
     page.filter = text;
     if (page.tape) return moved();
@@ -77,7 +96,9 @@ const page = {
   },
   setBack: (ms) => {
     page.back = ms;
+    page.window = null;
     recall(true);
+    draw();
   },
 };
 let player = null;
@@ -89,6 +110,8 @@ let source = null;
 let filtering = 0;
 let asked = { version: "", at: 0, place: "" };
 let spoken = { text: "", at: 0 };
+/** A record is to be shown as soon as it is there. */
+let arriving = false;
 
 start();
 
@@ -133,6 +156,7 @@ function take(tape) {
   page.notes = page.tape.notes;
   page.lanes = page.tape.lanes;
   page.outages = page.tape.outages;
+  page.tail = page.tape.quorum;
 }
 
 /** The views that this page has. */
@@ -191,12 +215,14 @@ function route() {
   const [view, subject] = location.hash.slice(1).split("/");
   if (view === "main") return;
   const moved = page.view !== view;
+  if (moved && view === "overview") page.asked = false;
   page.view = views().some(([name]) => name === view) ? view : "overview";
   page.subject = decodeURIComponent(subject || "");
   page.told = null;
   recall(true);
   draw();
   if (moved) window.scrollTo(0, 0);
+  arriving = page.view === "quorum" && page.subject !== "";
 }
 
 /** Ask for stories and lanes when something new was recorded, at most once a second. */
@@ -205,6 +231,7 @@ async function recall(now) {
     const name = page.view === "quorum" ? "controller" : page.subject || (page.rows[0] && page.rows[0].name);
     page.stories = page.tape.stories[""];
     page.told = page.tape.stories[name] || [];
+    page.epochs = page.tape.epochs[name] || [];
     return;
   }
   const version = page.state ? `${page.state.recorded}/${(page.state.clients || []).map((it) => it.longest_ms).join()}` : "";
@@ -216,10 +243,15 @@ async function recall(now) {
     if (page.view === "overview" || page.view === "timeline") page.stories = (await get("/api/v1/stories")).stories;
     if (page.view === "timeline") page.lanes = await get(`/api/v1/timeline?since=${Math.round(page.range()[0])}`);
     if (page.view === "clients") page.outages = (await get("/api/v1/outages")).outages;
-    if (page.view === "quorum") page.told = (await get("/api/v1/stories?quiet=1&kind=controller")).stories;
+    if (page.view === "quorum") {
+      page.told = (await get("/api/v1/stories?quiet=1&kind=controller")).stories;
+      const from = /^@\d{1,15}$/.test(page.subject) ? `from=${Math.max(0, Number(page.subject.slice(1)) - 10)}&max=100` : "max=200";
+      page.tail = await get(`/api/v1/quorum?${from}`);
+    }
     if (page.view === "partition") {
       const name = page.subject || (page.rows[0] && page.rows[0].name);
       page.told = name ? (await get(`/api/v1/stories?quiet=1&kind=partition&name=${encodeURIComponent(name)}`)).stories : [];
+      page.epochs = name ? (await get(`/api/v1/claims?about=${encodeURIComponent(name)}`)).epochs : [];
     }
   } catch (error) {
     if (error.status === 404) page.told = [];
@@ -246,6 +278,10 @@ function draw() {
   render(at("main"), told, page.view === "overview" ? null : headlines(page), h("div", { key: page.view, class: `view ${page.view}` }, view(page)));
   render(at("foot"), foot());
   speak();
+  const here = arriving && document.querySelector("tr.here");
+  if (!here) return;
+  arriving = false;
+  here.scrollIntoView({ block: "center" });
 }
 
 function top(late) {
@@ -265,7 +301,7 @@ function top(late) {
 function foot() {
   const about = page.cluster.recording;
   if (about) return [h("span", {}, `A recording of a ${about.source} cluster by kraftlite ${about.made_by}${about.outcome === "OK" ? "; every check of the run holds" : ""}. `), h("code", {}, "kraftlite ui FILE"), h("span", {}, " shows it; "), h("code", {}, "kraftlite explain --trace FILE"), h("span", {}, " reads it, too.")];
-  return [h("span", {}, "What you do here is a command, too: "), h("code", {}, "kraftlite kill leader orders-0"), h("span", {}, ", "), h("code", {}, "kraftlite explain partition orders-0"), h("span", {}, ` · ${page.state.self.pages} page${page.state.self.pages === 1 ? "" : "s"} watching`)];
+  return [h("span", {}, "What you do here is a command, too: "), h("code", {}, "kraftlite kill leader orders-0"), h("span", {}, ", "), h("code", {}, "kraftlite explain partition orders-0"), h("span", {}, ` · ${page.state.self.pages} page${page.state.self.pages === 1 ? "" : "s"} watching · `), page.role === "operator" ? h("a", { href: "/api/v1/export?format=html", download: "kraftlite.html" }, "Save the last minutes as one file") : null];
 }
 
 /** Say for a screen reader what has changed, at most once in two seconds. */
@@ -274,6 +310,35 @@ function speak() {
   if (text === spoken.text || Date.now() - spoken.at < 2000) return;
   spoken = { text, at: Date.now() };
   at("live").textContent = text;
+}
+
+const [LEAST_MS, MOST_MS] = [20, 3600000];
+
+function zoom(by, around) {
+  const [since, until] = page.range();
+  const length = Math.max(LEAST_MS, Math.min(MOST_MS, (until - since) / by));
+  const part = around === undefined ? 0.5 : (around - since) / (until - since);
+  const at = around === undefined ? (since + until) / 2 : around;
+  page.window = [at - part * length, at + (1 - part) * length];
+  recall(true);
+  draw();
+}
+
+function shift(part) {
+  const [since, until] = page.range();
+  page.window = [since + part * (until - since), until + part * (until - since)];
+  recall(true);
+  draw();
+}
+
+/** A client on the first topic that is shown, at once. */
+async function startClient() {
+  const row = page.rows.find((it) => !it.topic.startsWith("__"));
+  try {
+    await post("/api/v1/clients", { kind: "start", topic: row.topic, rate: 100 });
+  } catch {
+    page.go("clients"); // says why it cannot be
+  }
 }
 
 function theme() {
@@ -302,6 +367,10 @@ function key(event) {
     event.preventDefault();
     return;
   }
+  if (page.view === "timeline") {
+    const act = { "+": () => zoom(2), "=": () => zoom(2), "-": () => zoom(0.5), a: () => shift(-0.25), d: () => shift(0.25) }[event.key];
+    if (act) return act();
+  }
   const view = { o: "overview", p: "partition", t: "timeline", q: "quorum", f: "faults", c: "clients", w: "whatif" }[event.key];
   if (view && views().some(([name]) => name === view)) page.go(view);
   else if (event.key === "?") help();
@@ -316,7 +385,7 @@ function help() {
     "Help",
     h("p", {}, "Each number is the word of one node, with the time at which it was heard. Nothing is merged: where nodes disagree, you see both. A hatched field is a last word, and “–” is what nobody has said."),
     h("p", {}, "Kill the leader of a partition. The line on top says what is missing and for how long, the partition shows who leads next and in which epoch, and “What happened, and why” tells the chain of causes."),
-    h("dl", { class: "keys" }, [["o p t q f", "overview, partition, timeline, quorum, faults"], page.tape ? null : ["c", "clients"], page.whatIf && ["w", "what if: run it again with a change"], ["/", "filter partitions"], ["Space", "stop here, play, pause"], ["← →", "one moment back or on; with Shift, one story"], ["[ ]", "slower, faster"], ["Home, End, l", "to the beginning, to the end, live"], ["Tab, Enter", "everything else"], ["Esc", "close this"]].filter(Boolean).map(([name, words]) => h("div", {}, h("dt", {}, h("kbd", {}, name)), h("dd", {}, words)))),
+    h("dl", { class: "keys" }, [["o p t q f", "overview, partition, timeline, quorum, faults"], page.tape ? null : ["c", "clients"], page.whatIf && ["w", "what if: run it again with a change"], ["/", "filter partitions"], ["+ − a d", "timeline: closer, further, earlier, later"], ["Space", "stop here, play, pause"], ["← →", "one moment back or on; with Shift, one story"], ["[ ]", "slower, faster"], ["Home, End, l", "to the beginning, to the end, live"], ["Tab, Enter", "everything else"], ["Esc", "close this"]].filter(Boolean).map(([name, words]) => h("div", {}, h("dt", {}, h("kbd", {}, name)), h("dd", {}, words)))),
     h("p", { class: "acts" }, h("button", { onclick: () => at("ask").close() }, "Close")),
   );
 }

@@ -11,6 +11,7 @@ export function overview(page) {
   return [
     headlines(page),
     tryThis(page),
+    writing(page),
     h("div", { class: "nodes" }, group(page, "Controllers", controllers), group(page, "Brokers", brokers)),
     partitions(page, brokers),
     h("section", { "aria-labelledby": "h-stories" }, h("h2", { id: "h-stories" }, "What happened, and why"), stories(page.sofar(page.stories), page.empty, page.seek)),
@@ -62,8 +63,33 @@ function tryThis(page) {
     { class: "try", "aria-label": "Try this" },
     h("span", { class: "soft" }, down.length ? "Bring it back, or go on:" : "Try this:"),
     offers.slice(0, 4).map(([kind, node, label]) => h("button", { key: label, class: kind === "kill" || kind === "pause" ? "danger" : "", onclick: () => page.ask(kind, node) }, label)),
-    idle ? h("button", { key: "client", onclick: () => page.go("clients") }, "Start a client") : null,
+    idle ? h("button", { key: "client", title: "100 records a second to the first topic, with acks=all", onclick: () => page.startClient() }, "Start a client") : null,
     rows.length ? null : h("span", { class: "soft" }, "Make a topic to see leaders move: ", h("code", {}, "kraftlite create-topic orders --partitions 3 --replication-factor 3")),
+  );
+}
+
+/** What each client is told, in one line. */
+function writing(page) {
+  const found = (page.state.clients || []).filter((it) => !it.old);
+  if (!found.length) return null;
+  return h(
+    "section",
+    { class: "writing", "aria-label": "Clients" },
+    found.map((it) => {
+      const waits = it.waits_ms === null ? 0 : page.now() - it.waits_ms;
+      return h(
+        "p",
+        { key: it.client },
+        h("a", { href: "#clients" }, `client ${it.client}`),
+        ` writes to ${it.topic}: `,
+        h("b", {}, number(it.acked)),
+        " acknowledged, ",
+        h("b", {}, number(it.refused)),
+        " refused, 99 of 100 within ",
+        h("b", {}, span(it.p99)),
+        waits > 1000 ? h("b", { class: "bad" }, ` · no acknowledgement for ${span(waits)}`) : it.longest_ms !== null ? ` · longest without an acknowledgement ${span(it.longest_ms)}` : "",
+      );
+    }),
   );
 }
 
@@ -99,7 +125,7 @@ function card(page, node) {
 function facts(node, said) {
   if (!said) return [["state", "–"]];
   const found = [];
-  if (node.roles.includes("controller")) found.push(["quorum", `${said.raft_state}, epoch ${said.raft_epoch}`], ["log end", `${number(said.leo)}`], ["committed", number(said.hw)]);
+  if (node.roles.includes("controller")) found.push(["quorum", `${said.raft_state} e${said.raft_epoch}`], ["log end", `${number(said.leo)}`], ["committed", number(said.hw)]);
   if (node.roles.includes("broker")) found.push(["state", said.broker_state || "–"], ["leads", node.leads === null ? "–" : `${node.leads} of ${node.holds}`], ["metadata", `@${number(said.metadata_offset)}`]);
   return found;
 }
@@ -120,9 +146,34 @@ function partitions(page, brokers) {
     h("h2", { id: "h-partitions" }, "Partitions"),
     h("p", { class: "counts" }, summary.map(([name, value, kind]) => h("span", {}, h("b", { class: value === null ? "unknown" : kind }, number(value)), ` ${name}`)), h("span", { class: "soft" }, of)),
     h("label", { class: "filter" }, "Filter ", h("input", { id: "filter", type: "search", value: page.filter, autocomplete: "off", spellcheck: "false", oninput: (event) => page.setFilter(event.target.value) })),
-    page.rows.length ? matrix(page, brokers) : h("p", { class: "soft" }, counts.total === null ? "No broker has said what it holds." : counts.total === 0 ? "There is no topic yet." : "No partition has that in its name."),
+    page.rows.length ? [page.rows.some((row) => shown(page, row)) ? matrix(page, brokers) : null, inner(page)] : h("p", { class: "soft" }, counts.total === null ? "No broker has said what it holds." : counts.total === 0 ? "There is no topic yet." : "No partition has that in its name."),
     page.matching > page.rows.length ? h("p", { class: "soft" }, `${page.rows.length} of ${number(page.matching)} are shown, those with trouble first.`) : null,
     h("p", { class: "soft key" }, "◆ leads  ● in sync  ◐ not in sync  ▨ last word of one that does not answer  ? not known. The number is how far it is behind."),
+  );
+}
+
+/** Topics that brokers keep for themselves are told of in one line, until somebody opens them or looks for them. */
+const opened = new Set();
+const shown = (page, row) => !row.topic.startsWith("__") || page.filter !== "" || opened.has(row.topic);
+const NAMES = { split: "with two that say they lead", leaderless: "without a leader that answers", under_min: "below min.insync.replicas", waiting: "waiting for a silent replica", short: "under-replicated", news: "whose news spread", whole: "whole" };
+
+function inner(page) {
+  const topics = [...new Set(page.rows.filter((row) => row.topic.startsWith("__")).map((row) => row.topic))].sort();
+  if (!topics.length || page.filter) return null;
+  return h(
+    "p",
+    { class: "inner" },
+    topics.map((topic) => {
+      const rows = page.rows.filter((row) => row.topic === topic);
+      const counts = Object.keys(NAMES).map((name) => [name, rows.filter((row) => row.standing === name).length]).filter(([, count]) => count);
+      const open = opened.has(topic);
+      const turn = () => {
+        if (open) opened.delete(topic);
+        else opened.add(topic);
+        page.draw();
+      };
+      return h("button", { key: topic, class: "plain", "aria-expanded": String(open), onclick: turn }, `${open ? "▾" : "▸"} ${topic}: `, counts.map(([name, count], at) => h("span", { key: name, class: { whole: "soft", news: "soft", short: "warn", waiting: "warn" }[name] || "bad" }, `${at ? ", " : ""}${number(count)} ${NAMES[name]}`)));
+    }),
   );
 }
 
@@ -134,7 +185,7 @@ function matrix(page, brokers) {
       "table",
       { class: "matrix" },
       h("thead", {}, h("tr", {}, h("th", { scope: "col" }, "partition"), brokers.map((node) => h("th", { scope: "col", key: `b${node.id}` }, `broker ${node.id}`)), ["epoch", "in sync", "min", "HW", "how it stands"].map((name) => h("th", { scope: "col" }, name)))),
-      h("tbody", {}, page.rows.map((row) => line(page, row, brokers))),
+      h("tbody", {}, page.rows.filter((row) => shown(page, row)).map((row) => line(page, row, brokers))),
     ),
   );
 }

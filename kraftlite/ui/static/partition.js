@@ -14,6 +14,7 @@ export function partition(page) {
   // Where replicas are close together at a high offset, only the end of the scale tells them apart.
   const spread = top - Math.min(...ends, top);
   const low = Math.max(Math.min(...starts, top), top - Math.max(60, spread * 3));
+  const epochs = page.sofar(page.epochs || [], "ts");
   return [
     h("h2", {}, h("label", {}, "Partition ", h("select", { value: row.name, onchange: (event) => page.go("partition", event.target.value) }, page.rows.map((it) => h("option", { value: it.name, key: it.name, selected: it.name === row.name }, it.name))))),
     h("p", {}, verdict(row), " · ISR ", h("b", {}, row.isr.join(", ") || "–"), ` (as ${row.told_by} says) · min ${number(row.min_isr)} · `, standing(page, row)),
@@ -22,7 +23,8 @@ export function partition(page) {
       { "aria-labelledby": "h-bars" },
       h("h3", { id: "h-bars" }, "Replicas, each by its own word"),
       h("div", { class: "scale soft", "aria-hidden": "true" }, h("span", {}, number(low)), h("span", {}, "offset"), h("span", {}, number(top))),
-      h("ul", { class: "bars" }, row.replicas.map((it) => bar(page, row, it, low, top))),
+      h("ul", { class: "bars" }, row.replicas.map((it) => bar(page, row, it, low, top, epochs))),
+      epochs.length ? h("p", {}, "Epochs: ", epochs.map((it, at) => [at ? " · " : "", h("b", {}, `e${it.epoch}`), ` from offset ${number(it.start)}, led by ${it.leader}`])) : null,
       h("p", { class: "soft key" }, "The bar ends at the replica's log end offset (LEO); its dark part is below the high watermark (HW) that it knows: what consumers see. A hatched bar is a last word."),
     ),
     h(
@@ -31,7 +33,7 @@ export function partition(page) {
       h("h3", { id: "h-claims" }, "Who says who leads"),
       h("ul", { class: "claims" }, row.claims.map((claim) => h("li", { key: `c${claim.by}`, class: claim.fresh ? "" : "lastword" }, `${claim.by} ${claim.fresh ? "says" : "said last"}: `, h("b", {}, claim.leader === null ? "nobody leads" : claim.own ? "I lead" : `${claim.leader} leads`), ` in epoch ${claim.epoch}`))),
     ),
-    h("section", { "aria-labelledby": "h-why" }, h("h3", { id: "h-why" }, "What happened to it, and why"), stories(page.sofar(page.told), page.empty, page.seek)),
+    h("section", { "aria-labelledby": "h-why" }, h("h3", { id: "h-why" }, "What happened to it, and why"), stories(page.sofar(page.told), page.empty, page.seek, page.asked)),
   ];
 }
 
@@ -41,18 +43,27 @@ function verdict(row) {
   return [h("b", {}, who), epoch === null ? "" : ` in epoch ${epoch}`, h("span", { class: "soft" }, ` (${VERDICT[kind]})`)];
 }
 
-function bar(page, row, replica, low, top) {
+/** The records of a replica that an epoch which it has not heard of does not have: it cuts them off when it hears of it. */
+function beyond(replica, epochs) {
+  const next = epochs.find((it) => replica.epoch !== null && it.epoch > replica.epoch);
+  const more = next && replica.leo !== null ? replica.leo - next.start : 0;
+  return more > 0 ? { more, epoch: next.epoch, start: next.start } : null;
+}
+
+function bar(page, row, replica, low, top, epochs) {
   const node = page.state.nodes.find((it) => it.id === replica.node);
   const part = (value) => `${(100 * Math.max(0, Math.min(1, (value - low) / Math.max(1, top - low)))).toFixed(2)}%`;
   const leads = replica.says === "leader";
   const words = replica.says === null ? "has not said anything of it" : `${replica.fresh ? "" : "said last that it "}${leads ? "leads" : "follows"} in epoch ${replica.epoch} · LEO ${number(replica.leo)} · HW ${number(replica.hw)}`;
+  const alone = beyond(replica, epochs);
   const late = replica.fresh || !node || node.replicas_ms === null ? "" : ` · last word ${span(page.now() - node.replicas_ms)} ago`;
   return h(
     "li",
     { key: `r${replica.node}` },
     h("p", {}, h("b", {}, `${!replica.fresh ? "▨ " : leads ? "◆ " : row.isr.includes(replica.node) ? "● " : "◐ "}${replica.node}`), ` ${words}`, node && node.life !== "alive" ? h("span", { class: "bad" }, ` · ${LIFE[node.life].word}`) : null, h("span", { class: "soft" }, late)),
+    alone ? h("p", { class: "warn" }, `${number(alone.more)} ${alone.more === 1 ? "record" : "records"} from offset ${number(alone.start)} on that epoch ${alone.epoch} does not have: cut off when it hears of that epoch.`) : null,
     replica.leo === null
       ? h("div", { class: "bar unknown" })
-      : h("div", { class: `bar${replica.fresh ? "" : " stale"}${leads && replica.fresh ? " leads" : ""}` }, h("div", { class: "leo", style: { width: part(replica.leo) } }), h("div", { class: "hw", style: { width: part(replica.hw) } })),
+      : h("div", { class: `bar${replica.fresh ? "" : " stale"}${leads && replica.fresh ? " leads" : ""}` }, h("div", { class: "leo", style: { width: part(replica.leo) } }), h("div", { class: "hw", style: { width: part(replica.hw) } }), epochs.filter((it) => it.start > low && it.start <= top && it.start <= replica.leo).map((it) => h("span", { key: `e${it.epoch}`, class: "epoch", title: `epoch ${it.epoch} begins at ${it.start}`, style: { left: part(it.start) } }))),
   );
 }

@@ -5,19 +5,19 @@ import { clock, span } from "./words.js";
 
 const SIGNS = { fault: "✸", elected: "★", leader_changed: "◆", not_writable: "▌", fenced: "▲", unfenced: "△", died: "╳", paused: "‖", truncated: "✂", started: "↑", stopped: "↓", hw_stalled: "▌" };
 
-/** `seek`: go to a time, where that can be done. */
-export function stories(found, empty, seek) {
+/** `seek`: go to a time, where that can be done. `open`: the newest one is open. */
+export function stories(found, empty, seek, open = false) {
   if (!found) return h("p", { class: "soft" }, "Reading what the nodes recorded …");
   if (!found.length) return h("p", { class: "soft" }, empty || "Nothing has happened in the last ten minutes.");
-  return h("ol", { class: "stories" }, found.map((story) => h("li", { key: `${story.kind}-${story.at_ms}-${story.title}` }, one(story, seek))));
+  return h("ol", { class: "stories" }, found.map((story, at) => h("li", { key: `${story.kind}-${story.at_ms}-${story.title}` }, one(story, seek, open && at === 0))));
 }
 
-function one(story, seek) {
+function one(story, seek, open) {
   const at = (ms, name) => (seek ? h("button", { class: "link", "aria-label": `${clock(ms)}: ${name}`, onclick: () => seek(ms) }, clock(ms)) : clock(ms));
   const length = story.kind === "started" ? "" : story.until_ms !== null && story.until_ms > story.from_ms ? ` · ${span(story.until_ms - story.from_ms)}` : story.until_ms === null ? " · goes on" : "";
   return h(
     "details",
-    {},
+    { open },
     h(
       "summary",
       {},
@@ -44,7 +44,7 @@ function one(story, seek) {
               h("td", {}, at(step.ms, `Go to step ${step.step}`)),
               h("td", {}, step.node < 0 ? "ledger" : `node ${step.node}`),
               h("td", {}, step.because === null ? "" : `step ${step.because}`),
-              h("td", { class: "wide" }, step.what, step.record !== null ? h("span", { class: "soft" }, ` @${step.record}`) : null),
+              h("td", { class: "wide" }, step.what, step.record !== null ? [" ", h("a", { href: `#quorum/@${step.record}`, "aria-label": `Record ${step.record}` }, `@${step.record}`)] : null),
             ),
           ),
         ),

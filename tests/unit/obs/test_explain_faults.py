@@ -37,6 +37,20 @@ def test_the_ledger_of_faults_names_the_cause() -> None:
     assert told.title == "kill of node 2 by anna (cli)" and told.until_ms is None
 
 
+@pytest.mark.parametrize("kind", ["kill", "pause"])
+def test_nobody_could_write_from_the_fault_on_and_not_from_the_heartbeat_before_it(kind: str) -> None:
+    trace = Trace()
+    trace.created()
+    trace.fenced()
+    trace.leads(21.6, 3, epoch=5, partition_epoch=1, isr=(3, 4), record=1841)
+    assert trace.story("not_writable").from_ms == 12_400, "without the ledger: since it was heard of last"
+    fault(trace, 12.9, 2, kind)
+    story = trace.story("not_writable")
+    assert (
+        story.from_ms == 12_900 and story.steps[0].what == f"broker 2 is {'killed' if kind == 'kill' else 'paused'} by anna (cli)"
+    )
+
+
 def test_a_pause_is_told_with_its_end_and_explains_nothing_after_it() -> None:
     trace = Trace()
     trace.created()
@@ -107,3 +121,21 @@ def test_a_fault_whose_time_is_over_has_ended_also_when_its_node_could_not_say_s
     told = trace.story("fault", "node", "2")
     assert told.until_ms is not None
     assert told.steps[-1].what == "it ends: its time was over, by node 2 (node)"
+
+
+@pytest.mark.parametrize("kind", ["disk-full", "disk-error"])
+def test_a_node_whose_disk_was_made_to_fail_did_not_fail_by_itself(kind: str) -> None:
+    trace = Trace()
+    trace.created()
+    trace.fenced()
+    reason = "OSError: [Errno 28] No space left on device"
+    trace.say(12.6, 2, node.NodeFaulted(where="raft", reason=reason))
+    silence = trace.story("leader_changed").chain
+    assert silence.startswith("node 2 failed ▸"), "nobody is named without the ledger"
+    fault(trace, 12.5, 2, kind, ended_s=12.6, how="the node stopped")
+    done = {"disk-full": "given a full disk", "disk-error": "given a failing disk"}[kind]
+    assert trace.story("leader_changed").chain.startswith(f"node 2 {done} by anna (cli) 12.5 s ▸ node 2 failed ▸")
+    failed = trace.story("faulted", "node", "2")
+    assert failed.title == f"node 2 failed: {done} by anna (cli)" and failed.steps[1].because == 1
+    trace.say(19.0, 2, broker.LogDirFailed(log_dir="/d", directory_id="x", reason=reason))
+    assert trace.story("log_dir_failed", "node", "2").title == "node 2 lost a log directory", "the fault had ended long ago"

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from kraftlite.faults.injector import STOPPED
 from kraftlite.obs.faults import Author, Fault
 from kraftlite.ui.claims import Memory
-from kraftlite.ui.fold import MAX_ROWS, page_of, partitions_of, state_of
+from kraftlite.ui.fold import MAX_ROWS, node_of, page_of, partitions_of, state_of
 from kraftlite.ui.words import MAX_REPLICAS, NodeWords
 from tests.harness.ui import NOW, broker, controller, replica
 
@@ -162,3 +164,18 @@ def test_rows_are_bounded_and_trouble_comes_first() -> None:
 def test_words_are_bounded() -> None:
     words = broker(4, *(replica(topic="t", partition=number) for number in range(MAX_REPLICAS + 5)))
     assert len(words.replicas) == MAX_REPLICAS and words.cut == 5
+
+
+def test_a_node_that_ended_of_its_full_disk_says_who_filled_it() -> None:
+    """Also when its fault has ended with it; not once it runs again."""
+    fault = Fault(id="f", kind="disk-full", node=4, by=Author(who="anna", door="cli"), asked_ms=NOW - 900, seen_ms=NOW - 800)
+    ended = replace(fault, ended_ms=NOW - 500, ended_how=STOPPED)
+    for process, told in (("stopped", "disk-full"), ("running", None)):
+        shown = node_of(broker(4, process=process), NOW, [ended])
+        assert (shown["fault"] and shown["fault"]["kind"]) == told
+    over = replace(fault, ended_ms=NOW - 500, ended_how="its time was over")
+    assert node_of(broker(4, process="stopped"), NOW, [over])["fault"] is None
+    dead = [broker(4, process="stopped", age_ms=5_000)]
+    memory = Memory()
+    lines = state_of(dead, partitions_of(dead, NOW, memory), [ended], NOW, memory)["headlines"]
+    assert "broker 4 has no process, after disk-full by anna (cli)" in [line["text"] for line in lines]

@@ -38,6 +38,12 @@ def seconds(page: Any) -> float:
     return float(page.locator(".moment").inner_text().removesuffix(" s"))
 
 
+def times(chart: Any) -> tuple[float, float]:
+    """What the timeline shows, in seconds."""
+    first, last = re.findall(r"([\d.]+) s", chart.get_attribute("aria-label"))
+    return float(first), float(last)
+
+
 def test_a_seed_is_rewound_in_the_browser(browser: Any, file: Path) -> None:
     complaints: list[str] = []
     page = page_at(browser, file.as_uri(), complaints)
@@ -55,6 +61,15 @@ def test_a_seed_is_rewound_in_the_browser(browser: Any, file: Path) -> None:
     titles = page.locator("svg.chart title").all_text_contents()
     spans = [re.search(r"active, epoch \d, ([\d.]+) s – (?:([\d.]+) s|now)", it) for it in titles if it.startswith("quorum")]
     assert spans[0] and spans[1] and round(float(spans[0][2]) - float(spans[1][1]), 3) == 0.999
+    shown = page.locator("svg.chart")
+    first, last = times(shown)
+    for key in "++d":
+        page.keyboard.press(key)
+    began, ended = times(shown)
+    assert first < began < ended < last and ended - began < 0.3 * (last - first), "closer, and later"
+    page.get_by_role("button", name="all", exact=True).click()
+    page.evaluate("document.activeElement.blur()")
+    assert times(shown) == (first, last)
     page.keyboard.press("Home")
     page.wait_for_selector(".moment:text-is('0.000 s')")
     page.keyboard.press("ArrowRight")
@@ -123,6 +138,24 @@ def test_the_view_of_a_client_is_rewound(browser: Any, tmp_path: Path, scheme: s
     assert page.locator(".view.clients").get_by_role("button").count() == 0
     assert page.evaluate("document.documentElement.scrollWidth <= document.documentElement.clientWidth")
     assert violations(page) == [] and complaints == []
+    page.context.close()
+
+
+def test_a_step_leads_to_its_record_and_a_vote_is_told(browser: Any, file: Path) -> None:
+    complaints: list[str] = []
+    page = page_at(browser, file.as_uri(), complaints)
+    page.keyboard.press("End")
+    page.locator(".stories summary", has_text="broker").first.click()
+    link = page.locator("details[open] td a").first
+    offset = link.inner_text()
+    link.click()
+    page.wait_for_selector(f".view.quorum tr.here th:has-text('{offset}')")
+    told = page.locator("section", has=page.locator("#h-votes")).inner_text()
+    assert "node 2" in told and "3 ✔ yes" in told
+    assert "itself in 2" in page.locator(".view.quorum table").first.inner_text()
+    page.evaluate(_SEEK, 0)
+    page.wait_for_function("!document.getElementById('h-votes')")
+    assert complaints == []
     page.context.close()
 
 
