@@ -10,6 +10,7 @@ from kraftlite.controller.election_control import ElectionControl
 from kraftlite.log.log import Log
 from kraftlite.replication.partition import Partition
 from tests.sim.mutants.catalog import mutant
+from tests.sim.mutants.lenses import tuned
 from tests.sim.mutants.patching import Patch
 
 
@@ -21,9 +22,14 @@ def lost_replica_made_anew(patch: Patch) -> None:
     patch.edit(Placement, "candidates", ("if missing:", "if False:"))
 
 
-@mutant("failed-report-forgotten", "a report that failed is not repeated", expects=("81", "liveness"))
+@mutant(
+    "failed-report-forgotten",
+    "a report that failed is not repeated",
+    expects=("81", "liveness"),
+    lens=tuned(directory_report_ms=300),
+)
 def failed_report_forgotten(patch: Patch) -> None:
-    """JB-05, BL-19."""
+    """JB-05, BL-19. A report has so long that a controller which is away for seconds is no reason for it to fail."""
     patch.edit(Assignments, "failed", ("{**sent, **self._waiting}", "self._waiting"))
 
 
