@@ -10,8 +10,9 @@ from kraftlite.controller.election_control import ElectionControl
 from kraftlite.log.log import Log
 from kraftlite.replication.partition import Partition
 from tests.sim.mutants.catalog import mutant
-from tests.sim.mutants.lenses import tuned
+from tests.sim.mutants.lenses import playing, together, tuned
 from tests.sim.mutants.patching import Patch
+from tests.sim.mutants.scenes import controllers_away
 
 
 @mutant(
@@ -26,7 +27,7 @@ def lost_replica_made_anew(patch: Patch) -> None:
     "failed-report-forgotten",
     "a report that failed is not repeated",
     expects=("81", "liveness"),
-    lens=tuned(directory_report_ms=300),
+    lens=together(tuned(directory_report_ms=100), playing(controllers_away, pause_ms=700)),
 )
 def failed_report_forgotten(patch: Patch) -> None:
     """JB-05, BL-19. A report has so long that a controller which is away for seconds is no reason for it to fail."""
