@@ -16,8 +16,9 @@ from kraftlite.simhost.host import SimHost
 from kraftlite.simhost.network import AnyExchange
 
 _LOOK_US: Final = 100_000
-PATIENCE_MS: Final = 2_000
-"""The least deadlines of a node are rounded up to 250 ms, and its loop may stand still for shorter than a look."""
+PATIENCE_MS: Final = 700
+"""Deadlines may be rounded up to 250 ms, and a pause is known to a look. A produce may wait for 1500 ms, and what waits for its
+deadline is to be found."""
 
 
 @dataclass(slots=True)
@@ -86,9 +87,9 @@ def _limit_ms(exchange: AnyExchange) -> int | None:
         return max(request.max_wait_ms, 0)
     if (
         not isinstance(request, ProduceAsk)
-        or request.acks not in (-1, 1)
+        or request.acks != -1
         or len(request.batch) < HEADER_BYTES
         or parse_header(request.batch).is_transactional
     ):
         return None
-    return max(request.timeout_ms, 0) if request.acks == -1 else 0
+    return max(request.timeout_ms, 0)
