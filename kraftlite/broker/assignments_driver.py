@@ -21,7 +21,6 @@ from kraftlite.runtime.trace.broker import DirectoriesReported, DirectoriesRepor
 FIRST_BACKOFF_MS: Final = 100
 MAX_BACKOFF_MS: Final = 10_000
 JITTER_PERCENT: Final = 2
-REQUEST_TIMEOUT_MS: Final = 30_000
 
 
 class Whereabouts(Protocol):
@@ -108,7 +107,7 @@ class AssignmentReporter:
         if request is None:
             return True
         try:
-            response = await self._channel.call(ASSIGN_REPLICAS_TO_DIRS, request, REQUEST_TIMEOUT_MS)
+            response = await self._channel.call(ASSIGN_REPLICAS_TO_DIRS, request, self._ports.tuning.directory_report_ms)
         except ApiError as error:
             self._core.failed()
             self._ports.tracer.emit(DirectoriesReportFailed(replicas=len(request.replicas), reason=str(error)))

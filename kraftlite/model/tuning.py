@@ -64,6 +64,8 @@ class Tuning:
     """Retention begins so long after the start."""
     logs_per_turn: int = 16
     """Logs that retention looks at before the loop gets a turn, and that are opened or closed on one trip to a thread."""
+    directory_report_ms: int = 30_000
+    """The time that a report of replicas' directories has before it is sent again (BL-19)."""
     # coordinator
     group_load_bytes: int = 64 * KIB
     """Read at a time when groups are loaded, whatever `offsets.load.buffer.size` allows: the loop belongs to everybody."""

@@ -408,7 +408,7 @@ class RaftCore:
             self._unlink[0][0] if self._unlink else None,
             self._clean_deadline_ms,
         )
-        return min(time for time in times if time is not None)
+        return min([time for time in times if time is not None])
 
     # appends and snapshots: synchronous, because their result is an offset or a file
 

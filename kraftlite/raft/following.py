@@ -103,11 +103,11 @@ class Following:
         """`max_wait_ms` None: as long as leaves room for several answers within the fetch timeout, and for this one to arrive
         before its request times out."""
         ctx = self._ctx
+        if not ctx.requests.may_send(peer_id, RAFT_FETCH, ctx.now_ms):
+            return
         if max_wait_ms is None:
             config = ctx.config
             max_wait_ms = min(config.tuning.raft_fetch_wait_ms, config.fetch_timeout_ms // 4, config.request_timeout_ms // 2)
-        if not ctx.requests.may_send(peer_id, RAFT_FETCH, ctx.now_ms):
-            return
         if ctx.acknowledges and not ctx.log_is_durable:
             ctx.ask_flush()  # a voter's fetch acknowledges everything below its offset: only what is durable may be (RF-29)
             return

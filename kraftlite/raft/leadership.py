@@ -374,7 +374,7 @@ class Leadership:
             return None
         drain = self._accumulator.drain_deadline_ms if self._accumulator is not None else None
         times = (leader.check_quorum_deadline_ms, leader.begin_epoch_deadline_ms, drain)
-        return min((time for time in times if time is not None), default=None)
+        return min([time for time in times if time is not None], default=None)
 
     # describing
 

@@ -83,5 +83,6 @@ class RequestTracker:
     def next_deadline_ms(self, now_ms: int) -> int | None:
         """The earliest timeout or end of a pause after `now_ms`."""
         times = [entry.deadline_ms for entry in self._by_id.values()]
-        times += [time for time in self._not_before.values() if time > now_ms]
-        return min(times, default=None)
+        if self._not_before:
+            times += [time for time in self._not_before.values() if time > now_ms]
+        return min(times) if times else None

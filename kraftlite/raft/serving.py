@@ -165,7 +165,7 @@ class Serving:
             self._ctx.reply(waiting.request_id, self._fetch_response(ErrorCode.NOT_LEADER_OR_FOLLOWER))
 
     def deadline_ms(self) -> int | None:
-        return min((parked.deadline_ms for parked in self._parked.values()), default=None)
+        return min([parked.deadline_ms for parked in self._parked.values()]) if self._parked else None
 
     # fetch snapshot
 

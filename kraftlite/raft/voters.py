@@ -85,12 +85,13 @@ class VoterSet:
     own directory (RF-18).
     """
 
-    __slots__ = ("_by_id", "ids", "voters")
+    __slots__ = ("_by_id", "_others", "ids", "voters")
 
     def __init__(self, voters: tuple[Voter, ...]) -> None:
         self.voters = tuple(sorted(voters, key=lambda voter: voter.id))
         self.ids = tuple(voter.id for voter in self.voters)
         self._by_id = {voter.id: voter for voter in self.voters}
+        self._others: dict[NodeId, tuple[NodeId, ...]] = {}
         if len(self._by_id) != len(self.voters):
             raise ValueError(f"voters {self.ids} name a node id more than once; each voter needs its own id")
 
@@ -126,7 +127,10 @@ class VoterSet:
         return voter.endpoint if voter is not None else None
 
     def others(self, node_id: NodeId) -> tuple[NodeId, ...]:
-        return tuple(voter_id for voter_id in self.ids if voter_id != node_id)
+        found = self._others.get(node_id)
+        if found is None:  # asked for in every step of a leader, and of a node that looks for one
+            found = self._others[node_id] = tuple(voter_id for voter_id in self.ids if voter_id != node_id)
+        return found
 
     @property
     def keys(self) -> tuple[ReplicaKey, ...]:

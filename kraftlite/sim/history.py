@@ -6,6 +6,7 @@ from collections import Counter, deque
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
+from itertools import islice
 from typing import Any
 from uuid import UUID
 
@@ -186,3 +187,14 @@ class History:
     transactions: TransactionsHistory = field(default_factory=TransactionsHistory)
     final_logs: dict[TopicPartition, tuple[tuple[int, str], ...]] = field(default_factory=dict)
     """All (offset, value) of every partition, read from its leader after everything had healed."""
+    _told_ids: dict[str, set[str]] = field(default_factory=dict)
+    _told_reads: int = 0
+
+    def ids_told_of(self, topic: str) -> set[str]:
+        """Return the ids that clients were told for a topic's name. What was read once is not read again: checks ask for each
+        record."""
+        for read in islice(self.metadata, self._told_reads, None):
+            for name, topic_id in read.topic_ids.items():
+                self._told_ids.setdefault(name, set()).add(topic_id)
+        self._told_reads = len(self.metadata)
+        return self._told_ids.get(topic, set())

@@ -171,6 +171,9 @@ class VirtualLoop(asyncio.BaseEventLoop):
         else:
             self._cost_us.pop(pid, None)
 
+    def is_slowed(self, pid: int) -> bool:
+        return pid in self._cost_us
+
     def _charge(self, pid: int) -> None:
         self._busy.add(pid)
         if pid in self._runnable:
@@ -193,7 +196,11 @@ class VirtualLoop(asyncio.BaseEventLoop):
             while timers and (timers[0][0] <= now_us or timers[0][2].callback is None):
                 handle = heappop(timers)[2]
                 if handle.callback is not None:
-                    self._enqueue(handle)
+                    waiting = queues.get(handle.pid)
+                    if waiting:
+                        waiting.append(handle)
+                    else:
+                        self._enqueue(handle)
             count = len(runnable)
             if not count:
                 if not timers:

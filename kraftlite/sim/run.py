@@ -38,6 +38,7 @@ from kraftlite.sim.knobs import turned
 from kraftlite.sim.loop import SimulationIdle, VirtualLoop
 from kraftlite.sim.shape import Shape, of_release
 from kraftlite.sim.shape import draw as draw_shape
+from kraftlite.sim.stranded import Rescue
 from kraftlite.sim.themes import ADMIN, DIRECTORIES, KNOBS, LOGS, MEMBERSHIP, PLAIN, SECURITY, SINK, TRANSACTIONS, TROUBLES
 from kraftlite.sim.workload import Workload
 from kraftlite.sim.workloads import levels, logs, membership_settings, security_settings, transaction_settings
@@ -177,6 +178,7 @@ class _Run:
         self.world.notes["power_losses"] = power_losses
         self.checkers: list[Checker] = [make(self.world) for make in checkers]
         self.workload = Workload(self.cluster, self.result.history, random.Random(f"workload/{seed}"))
+        self.rescue = Rescue(self.cluster, self.result.history)
         self.injector = Injector(
             self.cluster,
             HANDLERS,
@@ -394,6 +396,7 @@ class _Run:
         waiting: list[tuple[Checker, str]] = []
 
         def settled() -> bool:
+            self.rescue.look()
             waiting[:] = [(it, left) for it in self._told.settlers if (left := it.unsettled()) is not None]
             return not waiting
 
@@ -406,6 +409,7 @@ class _Run:
     async def _converge(self) -> None:
         def whole() -> bool:
             self.injector.revive()
+            self.rescue.look()
             return (
                 not self.injector.stopping
                 and all(it.started for it in self.cluster.nodes.values())

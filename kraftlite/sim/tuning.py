@@ -34,6 +34,7 @@ CHOICES: Final[Mapping[str, Sequence[int]]] = {
     "logs_per_turn": (1, 2),
     "group_load_bytes": (1, 200, 2_000),
     "producer_epochs": (1, 2, 5, 30),
+    "directory_report_ms": (50, 500, 3_000),
 }
 
 

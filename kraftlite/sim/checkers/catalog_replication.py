@@ -36,6 +36,7 @@ from kraftlite.sim.checkers.i47_log_starts import LogStartsFollow
 from kraftlite.sim.checkers.i48_offsets import OffsetsTold
 from kraftlite.sim.checkers.i49_log_upkeep import LogsKeptUp
 from kraftlite.sim.checkers.i55_follower_reads import FollowerReads
+from kraftlite.sim.checkers.i96_waits import WaitsEnd
 from kraftlite.sim.checkers.isr_lag import IsrLag
 from kraftlite.sim.checkers.log_starts import LogStartsFounded
 from kraftlite.sim.checkers.losses_keeper import LossesKeeper
@@ -66,6 +67,7 @@ REPLICATION_AND_HISTORY: Final[tuple[CheckerFactory, ...]] = (
     ClientEpochs,
     RefusalsDeserved,
     IsrLag,
+    WaitsEnd,
     ConsistentReads,
     FollowerReads,
     NothingLost,

@@ -43,7 +43,7 @@ class HistoryChecker(Checker):
 
     def ids_of(self, topic: str) -> set[str]:
         """All topic ids that clients saw under a name."""
-        known = {read.topic_ids[topic] for read in self.history.metadata if topic in read.topic_ids}
+        known = self.history.ids_told_of(topic)
         current = self.current_id(topic)
         return known | {current} if current is not None else known
 

@@ -30,12 +30,13 @@ class TransactionTimeouts(Checker):
 
     def __init__(self, world: World) -> None:
         super().__init__(world)
+        self._now_us = world.cluster.loop.now_us
         self._looked_us: dict[NodeId, int] = {}
         self._overdue_us: dict[tuple[Driver, str, int], int] = {}
         """By coordination, id and start of the transaction, since when it is known to be overdue."""
 
     def on_step(self, node: SimHost) -> None:
-        now_us = self.world.cluster.loop.now_us()
+        now_us = self._now_us()
         since_us = now_us - self._looked_us.get(node.node_id, 0)
         if since_us < _LOOK_US:
             return

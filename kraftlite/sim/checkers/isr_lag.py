@@ -53,6 +53,7 @@ class IsrLag(ReplicaChecker):
 
     def __init__(self, world: World) -> None:
         super().__init__(world)
+        self._now_us = world.cluster.loop.now_us
         self._heard_us: dict[tuple[NodeId, NodeId], int] = {}
         """(follower, leader) → until when a fetch may have arrived."""
         self._looked_us: dict[NodeId, int] = {}
@@ -74,7 +75,7 @@ class IsrLag(ReplicaChecker):
                 watch.marks.clear()
 
     def on_step(self, node: SimHost) -> None:
-        now_us = self.world.cluster.loop.now_us()
+        now_us = self._now_us()
         looked_us = self._looked_us.get(node.node_id, 0)
         if now_us - looked_us < _LOOK_US:
             return

@@ -185,7 +185,7 @@ class LossesKeeper(MetadataChecker):
     ) -> None:
         override = state.topic_config(tp.topic, UNCLEAN)
         enabled = override if override is not None else self.world.cluster.controllers[0].config.get(UNCLEAN)
-        asked = any(it.kind == "elect_leaders" and it.facts.get("election") == "unclean" for it in self.world.history.admins)
+        asked = any(tp in it.facts.get("unclean", ()) for it in self.world.history.admins)
         asked = asked or any(_asks_unclean(it.request, tp) for it in self.world.history.operations)
         if str(enabled).strip().lower() != "true" and not asked:
             self.fail(

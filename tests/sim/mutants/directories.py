@@ -10,7 +10,9 @@ from kraftlite.controller.election_control import ElectionControl
 from kraftlite.log.log import Log
 from kraftlite.replication.partition import Partition
 from tests.sim.mutants.catalog import mutant
+from tests.sim.mutants.lenses import playing, together, tuned
 from tests.sim.mutants.patching import Patch
+from tests.sim.mutants.scenes import controllers_away
 
 
 @mutant(
@@ -21,9 +23,14 @@ def lost_replica_made_anew(patch: Patch) -> None:
     patch.edit(Placement, "candidates", ("if missing:", "if False:"))
 
 
-@mutant("failed-report-forgotten", "a report that failed is not repeated", expects=("81", "liveness"))
+@mutant(
+    "failed-report-forgotten",
+    "a report that failed is not repeated",
+    expects=("81", "liveness"),
+    lens=together(tuned(directory_report_ms=100), playing(controllers_away, pause_ms=700)),
+)
 def failed_report_forgotten(patch: Patch) -> None:
-    """JB-05, BL-19."""
+    """JB-05, BL-19. A report has so long that a controller which is away for seconds is no reason for it to fail."""
     patch.edit(Assignments, "failed", ("{**sent, **self._waiting}", "self._waiting"))
 
 

@@ -8,7 +8,7 @@ from kraftlite.replication.consume import ConsumePath
 from kraftlite.replication.fetcher_core import FetcherCore
 from kraftlite.replication.isr import IsrState
 from kraftlite.replication.partition import Partition
-from kraftlite.replication.purgatory import ParkedProduce
+from kraftlite.replication.purgatory import Deadlines, ParkedProduce
 from kraftlite.replication.sessions import FetchServer
 from tests.sim.mutants.catalog import mutant
 from tests.sim.mutants.patching import Patch
@@ -91,3 +91,10 @@ def hw_from_a_divergence(patch: Patch) -> None:
 def timed_out_and_acknowledged(patch: Patch) -> None:
     """RP-04: the records are in the leader's log, so all seems well. A purgatory that completes what expires like the rest."""
     patch.edit(ParkedProduce, "expire", ("ErrorCode.REQUEST_TIMED_OUT", "ErrorCode.NONE"))
+
+
+@mutant("earlier-deadline-waits", "what is due before the next deadline waits for that one", expects=("96",))
+def earlier_deadline_waits(patch: Patch) -> None:
+    """CP-18, RP-04: one timer for everything that waits. It is armed when it is not, and not for what is due sooner: a fetch of a
+    consumer waits for as long as a produce may."""
+    patch.edit(Deadlines, "add", ("if self._timer is None or due < self._armed_for:", "if self._timer is None:"))

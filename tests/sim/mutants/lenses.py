@@ -12,6 +12,7 @@ from kraftlite.sim.knobs import Values
 from kraftlite.sim.scenes import Scene
 from kraftlite.sim.shape import Shape
 from tests.sim.mutants.catalog import Change
+from tests.sim.mutants.patching import Patch
 
 
 def tuned(**numbers: int) -> Change:
@@ -50,3 +51,13 @@ def playing(scene: Scene, pause_ms: int = 500) -> Change:
         return sorted(found, key=lambda it: it.at_ms)
 
     return lambda patch: patch.set(schedule, "draw", scenes)
+
+
+def together(*lenses: Change) -> Change:
+    """Every run has all of these."""
+
+    def change(patch: Patch) -> None:
+        for lens in lenses:
+            lens(patch)
+
+    return change

@@ -45,3 +45,13 @@ def two_histories(rng: random.Random, shape: Shape, at_ms: int) -> Sequence[Faul
         *(FaultPlan(at_ms=parted_ms, kind="refuse", target=a, other=b, for_ms=healed_ms - parted_ms) for a, b in pairs),
         FaultPlan(at_ms=parted_ms + alone_ms, kind=second, target=partition, for_ms=heartbeat_ms + rng.randint(200, 2000)),
     )
+
+
+def controllers_away(rng: random.Random, shape: Shape, at_ms: int) -> Sequence[FaultPlan]:
+    """No broker reaches a controller for a while that is shorter than a session: nobody is fenced, and what failed is not done
+    again because of what fencing changes."""
+    session_ms = period_ms(shape, "broker.session.timeout.ms", 9_000)
+    away_ms = rng.randint(session_ms // 4, session_ms // 2)
+    controllers = node_ids(shape, "controller")
+    pairs = [(broker, it) for broker in node_ids(shape, "broker") for it in controllers if it != broker]
+    return [FaultPlan(at_ms=at_ms, kind="refuse", target=a, other=b, for_ms=away_ms) for a, b in pairs]

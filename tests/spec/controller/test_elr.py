@@ -294,6 +294,22 @@ def test_el_08_the_last_one_of_before_the_feature_is_known_too() -> None:
     assert sets(world) == (None, (), (), (1,))
 
 
+def test_el_08_without_the_feature_the_last_known_leader_does_not_lead_unasked() -> None:
+    """As in Kafka, whose PartitionChangeBuilder asks for the feature first. CM-38 lets somebody decide."""
+    world = world_of()
+    for broker_id in (3, 2, 1):
+        world.fence(broker_id)
+    for broker_id in (2, 3, 1):
+        restart(world, broker_id, clean=False)
+    assert update(world, (ELIGIBLE_LEADER_REPLICAS_VERSION, 0, 2)) is ErrorCode.NONE
+    for broker_id in (1, 2, 3):
+        _ = world.heartbeat(broker_id).value
+    assert sets(world) == (None, (), (), (1,))
+    assert world.elect(1, ("t", 0)).value.results[0].error is ErrorCode.NONE
+    assert sets(world) == (1, (1,), (), ())
+    assert world.partition().recovering
+
+
 @pytest.mark.parametrize("asked", [True, False])
 def test_el_09_an_unclean_election_comes_last(asked: bool) -> None:
     """EL-09, EL-16."""

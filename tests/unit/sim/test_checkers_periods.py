@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from kraftlite.model.messages.methods import REPLICA_FETCH
 from kraftlite.sim.checkers.base import CheckerFactory
+from kraftlite.sim.checkers.i96_waits import WaitsEnd
 from kraftlite.sim.checkers.isr_lag import IsrLag
 from kraftlite.sim.checkers.producer_state import ProducerStateKept
 from kraftlite.sim.checkers.replica_facts import may_forget_producers
@@ -54,6 +56,16 @@ def a_leader_to_whom_every_fetch_says_that_all_is_well(cluster: Orders) -> None:
         for follower in followers:
             cluster._tell(lambda it, who=follower: it.on_call(who, leader, REPLICA_FETCH, again))
         cluster.go(500)
+
+
+@CASES.breaks(WaitsEnd, r"has not answered Replica/Fetch of \d, which may wait for \d+ ms, for \d+ ms")
+def a_leader_whose_timers_never_come(cluster: Orders) -> None:
+    node, here = cluster.leader.node, cluster.leader.now
+    assert node is not None and node.broker is not None and here is not None
+    clock = here.clock
+    deaf = SimpleNamespace(now_ms=clock.now_ms, now_us=clock.now_us, call_later=lambda *_: SimpleNamespace(cancel=lambda: None))
+    object.__setattr__(node.broker.replicas._service, "_clock", deaf)
+    cluster.go(8_000)
 
 
 @pytest.mark.parametrize(("checker", "violate", "words"), CASES, ids=CASES.ids)

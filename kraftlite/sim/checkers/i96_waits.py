@@ -1,0 +1,95 @@
+"""Invariant 96: who waits is answered when the time is up."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar, Final
+
+from kraftlite.log.batch import HEADER_BYTES, parse_header
+from kraftlite.model.limits import RAFT_FETCH_MAX_WAIT_MS
+from kraftlite.model.messages.methods import RAFT_FETCH, REPLICA_FETCH
+from kraftlite.model.messages.raft import RaftFetchRequest
+from kraftlite.model.messages.replica import ReplicaFetchRequest
+from kraftlite.sim.checkers.base import Checker, World
+from kraftlite.sim.service import FETCH, PRODUCE, FetchAsk, ProduceAsk
+from kraftlite.simhost.host import SimHost
+from kraftlite.simhost.network import AnyExchange
+
+_LOOK_US: Final = 100_000
+PATIENCE_MS: Final = 700
+"""Deadlines may be rounded up to 250 ms, and a pause is known to a look. A produce may wait for 1500 ms, and what waits for its
+deadline is to be found."""
+
+
+@dataclass(slots=True)
+class _Wait:
+    boots: int
+    since_us: int
+    limit_ms: int
+
+
+class WaitsEnd(Checker):
+    """A fetch of a client, of a follower or of a voter is answered when its longest wait is over, and a produce that all must
+    acknowledge when its timeout is, whatever else the node waits for. The time counts in which the node runs: not while it is
+    paused or its processor is slow.
+
+    A batch of a transaction may wait for its coordinator before it is appended, and is left out.
+    """
+
+    numbers: ClassVar[tuple[int, ...]] = (96,)
+    only_methods = (FETCH, PRODUCE, REPLICA_FETCH, RAFT_FETCH)
+
+    def __init__(self, world: World) -> None:
+        super().__init__(world)
+        self._waits: dict[AnyExchange, _Wait] = {}
+        self._looked_us = 0
+        self._now_us = world.cluster.loop.now_us
+
+    def on_arrival(self, exchange: AnyExchange) -> None:
+        limit_ms = _limit_ms(exchange)
+        if limit_ms is not None and exchange not in self._waits:
+            boots = self.world.nodes[exchange.target].boots
+            self._waits[exchange] = _Wait(boots, self._now_us(), limit_ms)
+
+    def on_step(self, node: SimHost) -> None:
+        now_us = self._now_us()
+        passed_us = now_us - self._looked_us
+        if passed_us >= _LOOK_US:
+            self._looked_us = now_us
+            self._look(now_us, passed_us)
+
+    def _look(self, now_us: int, passed_us: int) -> None:
+        nodes, loop = self.world.nodes, self.world.cluster.loop
+        over: list[AnyExchange] = []
+        for exchange, wait in self._waits.items():
+            node = nodes[exchange.target]
+            if node.boots != wait.boots or node.now is None or exchange.handler is None or exchange.handler.done():
+                over.append(exchange)
+            elif node.paused or loop.is_slowed(node.now.pid):
+                wait.since_us += passed_us
+            else:
+                slowest = 1_000_000 + node.slowest_ppm
+                if (now_us - wait.since_us) * slowest > (wait.limit_ms + PATIENCE_MS) * 1_000 * 1_000_000:
+                    self.fail(
+                        f"node {node.node_id} has not answered {exchange.method} of {exchange.source}, which may wait for "
+                        f"{wait.limit_ms} ms, for {(now_us - wait.since_us) // 1000} ms: {exchange.request}"
+                    )
+        for exchange in over:
+            del self._waits[exchange]
+
+
+def _limit_ms(exchange: AnyExchange) -> int | None:
+    """Return how long the answer may take; None when nothing is said of that."""
+    request = exchange.request
+    if isinstance(request, RaftFetchRequest):
+        return min(max(request.max_wait_ms, 0), RAFT_FETCH_MAX_WAIT_MS)
+    if isinstance(request, FetchAsk | ReplicaFetchRequest):
+        return max(request.max_wait_ms, 0)
+    if (
+        not isinstance(request, ProduceAsk)
+        or request.acks != -1
+        or len(request.batch) < HEADER_BYTES
+        or parse_header(request.batch).is_transactional
+    ):
+        return None
+    return max(request.timeout_ms, 0)
