@@ -23,9 +23,9 @@ from kraftlite.model.shown import printable
 from kraftlite.obs.explain import KINDS, Subject, UnknownSubject, explain
 from kraftlite.obs.explain_events import Recorded
 from kraftlite.obs.levels import level_of
+from kraftlite.obs.log_levels import LEVELS
 from kraftlite.obs.merged import Merged
 from kraftlite.obs.tail import Line, Tail
-from kraftlite.obs.tracer import LEVELS
 
 _EVERY_S: Final = 0.25
 _COLOURS: Final = {"debug": "bright_black", "warning": "yellow", "error": "red"}

@@ -65,7 +65,7 @@ class ConfigControl:
         self.candidates: Callable[[str | None], list[MetadataRecord]] = lambda _topic: []
         """The records that give partitions of a topic (None: of all) back who may lead them, after the ELR was cleared."""
         self.topic_exists: Callable[[str], bool] = lambda _name: True
-        self.broker_exists: Callable[[NodeId], bool] = lambda _broker_id: True
+        self.node_exists: Callable[[NodeId], bool] = lambda _node_id: True
 
     def get(self, resource: Resource, epoch: int = LATEST) -> Mapping[str, str]:
         return self.configs.get(resource, epoch) or {}
@@ -260,8 +260,8 @@ class ConfigControl:
         kind, name = resource
         if kind == _TOPIC and not self.topic_exists(name):
             raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{name}' does not exist.")
-        if kind == _BROKER and (broker_id := node_id_of(name)) is not None and not self.broker_exists(broker_id):
-            raise ApiError(ErrorCode.BROKER_ID_NOT_REGISTERED, f"No broker with id {name} found.")
+        if kind == _BROKER and (node_id := node_id_of(name)) is not None and not self.node_exists(node_id):
+            raise ApiError(ErrorCode.BROKER_ID_NOT_REGISTERED, f"No node with id {name} found.")
 
     def _changes(self, resource: Resource, changes: Sequence[ConfigChange], verdicts: Verdicts | None) -> list[MetadataRecord]:
         self._check_name(resource)

@@ -68,7 +68,7 @@ class ControllerState:
         self.configs.cordoning = lambda: supports_cordoning(self.features.level_or_minimum())
         self.configs.candidates = self.replication.candidates
         self.configs.topic_exists = lambda name: name in self.replication.topic_ids
-        self.configs.broker_exists = lambda broker_id: broker_id in self.cluster.brokers
+        self.configs.node_exists = lambda node_id: node_id in self.cluster.brokers or node_id in self.cluster.controllers
         self._replayers = self._build_replayers()
 
     def _build_replayers(self) -> dict[type[Any], Callable[[Any, int], None]]:

@@ -21,6 +21,7 @@ from kraftlite.model.method import AnyMethod
 from kraftlite.node.authorization import AclPublisher, load_gate
 from kraftlite.node.configs import broker_config, controller_config, quorum_config, replication_config
 from kraftlite.node.controller_clients import ControllerClients
+from kraftlite.node.controller_configs import ControllerConfigs
 from kraftlite.node.injection import load_injector
 from kraftlite.node.listeners import NodeListeners
 from kraftlite.node.policies import load_policies
@@ -136,6 +137,8 @@ class Node:
                 handlers = {**self.raft.handlers(), **self.controller.handlers()}
                 clients = ControllerClients(self._ports, self._config, self.cluster_id, self.raft, handlers, self.gate)
                 await self.listeners.open_controller(handlers, clients)
+                if self.broker is None:
+                    publishers.append(ControllerConfigs(self._ports, self._config, self.listeners))
                 publishers += [clients, self.controller.registrar]
             self.loader.start()
             self.loader.install_publishers(publishers)

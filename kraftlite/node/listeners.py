@@ -82,8 +82,9 @@ class NodeListeners:
         self._apis: list[KafkaApis] = []
         self._handle_of: Callable[[Api], Callable[[Call], None]] | None = None
         self._times: RequestTimes | None = None
-        self._doors: Doors | None = None
-        """The limits of the connections of clients; None before the broker has listeners for them."""
+        self._doors: list[Doors] = []
+        """The limits of the connections of clients: those of each port that nodes share with them, and those of all listeners of
+        the broker together."""
         self._ip_quota: Callable[[str], float | None] = lambda _address: None
         self._broker_values: Mapping[str, str] = {}
         """The values in force for the broker, since its first metadata; they are dynamic ones too."""
@@ -195,14 +196,13 @@ class NodeListeners:
         from kraftlite.wire.listener import KafkaListener
 
         context.tls_problems = None if self.tls is None else self.tls.problems
-        share, self._doors = self._node_share(), self._new_doors()
-        self._doors.ip_quota = self._ip_quota
+        share, doors = self._node_share(), self._new_doors()
         for listener in self._config.listeners:
             if not self._is_for_clients(listener):
                 continue
             apis, reserved = KafkaApis(context, listener.name), self._reserved.pop(listener.name, None)
             client = KafkaListener(
-                self._ports, self._client_config(listener), apis, share, reserved, self._tls_of(listener), self._doors
+                self._ports, self._client_config(listener), apis, share, reserved, self._tls_of(listener), doors
             )
             client.hold(requests=self._held[0], responses=self._held[1])
             client.refuse(self._refused)
@@ -252,25 +252,28 @@ class NodeListeners:
         return apis
 
     def update_broker_values(self, values: Mapping[str, str]) -> None:
-        """Apply the limits of connections that may change while the node runs, to the listeners of clients (CB-05)."""
+        """Apply the limits of connections that may change while the node runs, to the listeners of clients (CB-05, CB-07)."""
         self._broker_values = values
         if self.tls is not None:
             self.tls.update(values)
-        if self._doors is not None:
-            self._doors.update(self._rules())
+        for doors in self._doors:
+            doors.update(self._rules())
 
     def update_ip_quotas(self, quota: Callable[[str], float | None]) -> None:
         """Take over how many connections a second an address may make (KIP-612)."""
         self._ip_quota = quota
-        if self._doors is not None:
-            self._doors.ip_quota = quota
+        for doors in self._doors:
+            doors.ip_quota = quota
 
     def _new_doors(self) -> Doors:
         from kraftlite.wire.doors import Doors
 
         number = self._config.get_int
         windows = QuotaWindows(number("quota.window.num"), number("quota.window.size.seconds") * 1_000)
-        return Doors(self._ports.clock, self._rules(), windows)
+        doors = Doors(self._ports.clock, self._rules(), windows)
+        doors.ip_quota = self._ip_quota
+        self._doors.append(doors)
+        return doors
 
     def _rules(self) -> ConnectionRules:
         from kraftlite.wire.doors import ConnectionRules

@@ -3,32 +3,37 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Sequence
-from typing import Final, TextIO
+from collections.abc import Callable, Mapping, Sequence
+from typing import TextIO
 
 from kraftlite.model.ids import NodeId
 from kraftlite.obs.log import LogSink
+from kraftlite.obs.log_levels import LEVELS, LogLevels
 from kraftlite.obs.timeline import TimelineFile
 from kraftlite.runtime.ports import Clock, Tracer
 from kraftlite.runtime.trace import TraceEvent
-
-LEVELS: Final = {"debug": 10, "info": 20, "warning": 30, "error": 40}
 
 Sink = Callable[[int, TraceEvent, dict[str, object]], None]
 """sink(wall_ms, event, facts). Must not raise and must not block."""
 
 
 class HostTracer(Tracer):
-    """Bound to one node. Events below `level` are dropped before their facts are collected."""
+    """Bound to one node. Events below `level` are dropped before their facts are collected, unless `levels` lets them through.
 
-    def __init__(self, node_id: NodeId, clock: Clock, sinks: Sequence[Sink], level: str = "info") -> None:
+    Implements `HasLoggers` by `levels`, which is about the log alone; what else hears events does so from `level` on.
+    """
+
+    def __init__(
+        self, node_id: NodeId, clock: Clock, sinks: Sequence[Sink], level: str = "info", levels: LogLevels | None = None
+    ) -> None:
         self.node_id = node_id
         self._clock = clock
         self._sinks = list(sinks)
         self._least = LEVELS[level]
+        self._levels = LogLevels(level) if levels is None else levels
 
     def emit(self, event: TraceEvent) -> None:
-        if LEVELS[event.level] < self._least:
+        if LEVELS[event.level] < self._least and not (self._levels.changed and self._levels.allow(event)):
             return
         wall_ms = self._clock.wall_ms()
         facts = event.facts()
@@ -36,7 +41,13 @@ class HostTracer(Tracer):
             sink(wall_ms, event, facts)
 
     def hears(self, kind: type[TraceEvent]) -> bool:
-        return LEVELS[kind.level] >= self._least
+        return LEVELS[kind.level] >= self._least or self._levels.allow(kind)
+
+    def loggers(self) -> Mapping[str, str]:
+        return self._levels.loggers()
+
+    def set_level(self, logger: str, level: str | None) -> None:
+        self._levels.set_level(logger, level)
 
     def add_sink(self, sink: Sink) -> None:
         self._sinks.append(sink)
@@ -65,18 +76,19 @@ def open_tracer(
     Source: `kraftlite.log.level`, `kraftlite.log.format`, `kraftlite.trace.file`, `kraftlite.trace.max.bytes`.
     """
     log = LogSink(node_id, stream or sys.stderr, log_format, shorten=timeline_path is not None)
+    levels = LogLevels(level)
+    sinks: list[Sink] = [_only(log, levels)]
     if timeline_path is None:
-        return HostTracer(node_id, clock, [log], level)
-    sinks: list[Sink] = [_only(log, level), TimelineFile(timeline_path, node_id, timeline_max_bytes)]
-    return HostTracer(node_id, clock, sinks, min(level, "info", key=LEVELS.__getitem__))
+        return HostTracer(node_id, clock, sinks, level, levels)
+    sinks.append(TimelineFile(timeline_path, node_id, timeline_max_bytes))
+    return HostTracer(node_id, clock, sinks, min(level, "info", key=LEVELS.__getitem__), levels)
 
 
-def _only(sink: Sink, level: str) -> Sink:
-    """Events below `level` do not reach `sink`."""
-    least = LEVELS[level]
+def _only(sink: Sink, levels: LogLevels) -> Sink:
+    """Events below their logger's level do not reach `sink`."""
 
     def filtered(wall_ms: int, event: TraceEvent, facts: dict[str, object]) -> None:
-        if LEVELS[event.level] >= least:
+        if levels.allow(event):
             sink(wall_ms, event, facts)
 
-    return filtered if least > LEVELS["info"] else sink
+    return filtered

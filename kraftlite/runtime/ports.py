@@ -261,6 +261,19 @@ class Tracer(Protocol):
 
 
 @runtime_checkable
+class HasLoggers(Protocol):
+    """A tracer whose least levels, by logger, can change while the node runs."""
+
+    def loggers(self) -> Mapping[str, str]:
+        """Return the level in force of each logger, as Kafka names levels."""
+        ...
+
+    def set_level(self, logger: str, level: str | None) -> None:
+        """Take one of `loggers`, and a level of Kafka's, or None for that of the root logger."""
+        ...
+
+
+@runtime_checkable
 class TaskHandle(Protocol):
     """A spawned task. Cancel it and await it; awaiting raises what it raised."""
 

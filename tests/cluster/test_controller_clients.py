@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 import socket
 from collections.abc import Iterator, Mapping
@@ -225,6 +226,97 @@ def test_cb_01_a_controller_describes_its_own_configs_and_changes_those_of_any_b
     assert altered(4, "", times=3) == [ErrorCode.INVALID_REQUEST]
     assert altered(3, "x") == [ErrorCode.UNSUPPORTED_VERSION]
     wait_for("the default is seen", lambda: "70000000" in [it.value for it in config_of(4, "").configs])
+
+
+def served(cluster: Cluster, node_id: int) -> bool:
+    """Whether somebody who comes now is let in, and not left waiting."""
+    with contextlib.closing(Connection(cluster.node(node_id).grpc, timeout_s=3)) as other:
+        try:
+            return bool(other.offered())
+        except (Closed, OSError):
+            return False
+
+
+def test_cb_07_a_controller_applies_what_is_set_for_it_and_has_it_after_a_restart(cluster: Cluster) -> None:
+    leader = active(cluster)
+    (standby, *_) = (node_id for node_id in cluster.controllers if node_id != leader)
+
+    def limited(value: str | None) -> None:
+        change = {"name": "max.connections", "config_operation": 1 if value is None else 0, "value": value}
+        one = {"resource_type": 4, "resource_name": str(standby), "configs": [change]}
+        others = tuple(node_id for node_id in cluster.controllers if node_id != standby)  # which may be full
+        answer = ask(cluster, active(cluster, among=others), 44, {"resources": [one], "validate_only": False})
+        assert [code(it) for it in answer.responses] == [ErrorCode.NONE]
+
+    with contextlib.closing(Connection(cluster.node(standby).grpc)) as inside:
+        assert inside.offered() and served(cluster, standby)
+        limited("1")
+        wait_for("newcomers wait", lambda: not served(cluster, standby))
+        assert inside.offered() and served(cluster, leader), "who is inside stays, and the other controllers have no limit"
+    cluster.kill(standby)
+    cluster.restart(standby)
+    with contextlib.closing(Connection(cluster.node(standby).grpc)) as inside:
+        assert inside.offered()
+        assert not served(cluster, standby), "nobody is served before the limit is known"
+        limited(None)
+        wait_for("newcomers come in", lambda: served(cluster, standby))
+
+
+@pytest.mark.parametrize("kind", ["controller", "broker"])
+def test_cb_07_levels_of_loggers_change_and_are_described(cluster: Cluster, kind: str) -> None:
+    node_id = 4 if kind == "broker" else next(it for it in cluster.controllers if it != active(cluster))
+    address = cluster.node(node_id).kafka if kind == "broker" else cluster.node(node_id).grpc
+    assert address is not None
+
+    def asked(key: int, version: int, values: Mapping[str, Any]) -> Any:
+        with contextlib.closing(Connection(address)) as connection:
+            return connection.ask(build_entity(load_request_schema(key, version), values))
+
+    def altered(*changes: tuple[str, int, str | None], of: int = node_id, check: bool = False) -> tuple[str, str | None]:
+        configs = [{"name": name, "config_operation": op, "value": value} for name, op, value in changes]
+        one = {"resource_type": 8, "resource_name": str(of), "configs": configs}
+        (found,) = asked(44, 1, {"resources": [one], "validate_only": check}).responses
+        return code(found).name, found.error_message
+
+    def levels() -> dict[str, str]:
+        one = {"resource_type": 8, "resource_name": str(node_id), "configuration_keys": None}
+        values = {"resources": [one], "include_synonyms": True, "include_documentation": True}
+        (found,) = asked(32, 4, values).results
+        assert {(it.config_source, it.read_only, it.is_sensitive) for it in found.configs} == {(6, False, False)}
+        return {it.name: it.value for it in found.configs}
+
+    before = levels()
+    assert before["root"] == "INFO" == before[f"kraftlite.{kind}"]
+    valid = "Valid log levels are DEBUG, ERROR, FATAL, INFO, TRACE, WARN"
+    unsupported = f"Cannot set the log level of root to LOUD as it is not a supported log level. {valid}"
+    assert altered(("root", 0, "LOUD")) == ("INVALID_CONFIG", unsupported)
+    assert altered(("root", 1, None)) == ("INVALID_REQUEST", "Removing the log level of the root logger is not allowed")
+    assert altered(("root", 2, "INFO")) == ("INVALID_REQUEST", "APPEND operation is not allowed for the BROKER_LOGGER resource")
+    assert altered(("root", 0, "WARN"), ("nope", 0, "INFO")) == ("INVALID_CONFIG", "Logger nope does not exist!")
+    assert altered(("root", 0, "WARN"), of=77)[0] == "INVALID_REQUEST"
+    assert altered(("root", 0, "WARN"), check=True)[0] == "NONE"
+    assert levels() == before, "what is refused or only checked changes nothing"
+    assert altered(("root", 0, "WARN"), (f"kraftlite.{kind}", 0, "DEBUG"))[0] == "NONE"
+    assert levels() == {**dict.fromkeys(before, "WARN"), f"kraftlite.{kind}": "DEBUG"}
+    assert altered(("root", 0, "INFO"), (f"kraftlite.{kind}", 1, None))[0] == "NONE"
+    assert levels() == before
+
+
+def test_cb_07_a_controller_bounds_how_fast_an_address_may_connect(cluster: Cluster) -> None:
+    leader = active(cluster)
+
+    def bounded(value: float | None) -> None:
+        entity = [{"entity_type": "ip", "entity_name": "127.0.0.1"}]
+        change = {"key": "connection_creation_rate", "value": 0.0 if value is None else value, "remove": value is None}
+        values = {"entries": [{"entity": entity, "ops": [change]}], "validate_only": False}
+        assert [code(it) for it in inside.ask(build_entity(load_request_schema(49, 1), values)).entries] == [ErrorCode.NONE]
+
+    with contextlib.closing(Connection(cluster.node(leader).grpc)) as inside:
+        assert served(cluster, leader)
+        bounded(1.0)
+        wait_for("an address that comes too often", lambda: not all(served(cluster, leader) for _ in range(20)))
+        bounded(None)
+        wait_for("it may come as it likes", lambda: all(served(cluster, leader) for _ in range(20)))
 
 
 def test_cb_02_a_standby_sends_clients_to_the_active_controller(cluster: Cluster) -> None:

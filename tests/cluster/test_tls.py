@@ -198,11 +198,11 @@ def altered(client: Client, node_id: int, **values: str) -> None:
 
 
 def shown(secured: Secured, node: NodeProcess) -> bytes | None:
-    """The certificate that a node shows to clients."""
+    """The certificate that a node shows to clients: a broker at its own listener, a mere controller at the controllers'."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.load_verify_locations(secured.alice.trust)
     context.load_cert_chain(secured.alice.keys)
-    plain = socket.create_connection(("127.0.0.1", node.kafka_port or 0), 20)
+    plain = socket.create_connection(("127.0.0.1", node.kafka_port or node.controller_port or 0), 20)
     with context.wrap_socket(plain, server_hostname="localhost") as tls:
         return tls.getpeercert(binary_form=True)
 
@@ -235,6 +235,45 @@ def test_se_05_certificates_change_on_disk_and_by_configs_without_losing_a_conne
     found = wait_for(lambda: events(node, "tls.stores_refused"), "the damaged store to be told")
     assert found[0]["listener"] == "PLAINTEXT" and "has no certificate" in found[0]["reason"]
     assert client.consume("rotation", 3) == ["after", "before", "between"]
+
+
+def test_cb_07_a_mere_controller_takes_certificates_by_configs(secured: Secured, tmp_path: Path) -> None:
+    (tmp_path / "cluster").mkdir()
+    config = {"listener.security.protocol.map": ALL, "ssl.client.auth": "required", **secured.nodes.as_kafka()}
+    with running(Cluster.create(tmp_path / "cluster", controllers=1, brokers=1, config=config)) as cluster:
+        node = cluster.controllers[0]
+        path = tmp_path / "client.properties"
+        path.write_text(
+            "".join(f"{key}={value}\n" for key, value in {"security.protocol": "SSL", **secured.alice.as_kafka()}.items())
+        )
+        where = ["--bootstrap-controller", f"127.0.0.1:{node.controller_port}", "--command-config", str(path)]
+        key = "listener.name.controller.ssl.keystore.location"
+
+        def keystore(location: Path) -> None:
+            change = [
+                "--alter",
+                "--entity-type",
+                "brokers",
+                "--entity-name",
+                str(node.node_id),
+                "--add-config",
+                f"{key}={location}",
+            ]
+            done = CliRunner().invoke(cli, ["compat", "kafka-configs", *where, *change], catch_exceptions=False)
+            assert done.exit_code == 0, done.output
+
+        first = shown(secured, node)
+        own = Stores(tmp_path / "own").write(secured.authority.issue("node"), secured.authority)
+        keystore(own.keys)
+        wait_for(lambda: shown(secured, node) != first, "the certificate that was set for the controller")
+        second = shown(secured, node)
+        keystore(tmp_path / "none")
+        found = wait_for(lambda: events(node, "tls.stores_refused"), "a store that there is not to be told")
+        assert found[0]["listener"] == "CONTROLLER" and "no such file" in found[0]["reason"]
+        assert shown(secured, node) == second, "who connects meets the last one that could be used"
+        client = Client(cluster.bootstrap, secured.alice.as_librdkafka())
+        client.create_topic("behind", replicas=1)
+        assert client.produce("behind", ["it"]) == [0], "the broker goes on with the controller"
 
 
 @pytest.mark.parametrize("kind", ["PEM", "PKCS12"])

@@ -13,6 +13,7 @@ from typing import Any, Final, Generic, Protocol, TypeAlias, TypeVar
 from kraftlite.broker.handlers.broker_changes import change_problems
 from kraftlite.broker.handlers.context import BrokerContext
 from kraftlite.broker.handlers.forwarding import forward, forward_entries
+from kraftlite.broker.handlers.loggers import alter_logger
 from kraftlite.model.errors import ApiError, ErrorCode
 from kraftlite.model.limits import MAX_RECORDS_PER_USER_OP
 from kraftlite.model.messages.controller import (
@@ -53,7 +54,7 @@ from kraftlite.model.shown import shown
 _LOGGER: Final = int(ConfigResourceType.BROKER_LOGGER)
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
-AnsweredHere: TypeAlias = Callable[[BrokerContext, ConfigResourceChange | LegacyConfigResource], AlterConfigsResult | None]
+AnsweredHere: TypeAlias = Callable[[BrokerContext, ConfigResourceChange | LegacyConfigResource, bool], AlterConfigsResult | None]
 """The result of a change of configs that this node decides itself, None for one that is handed on."""
 
 
@@ -173,7 +174,7 @@ async def alter_configs(
     own: dict[int, AlterConfigsResult] = {}
     answered = _answered_here if answered_here is None else answered_here
     async for index, one in ctx.turns.each(enumerate(resources)):
-        answer = answered(ctx, one)
+        answer = answered(ctx, one, request.validate_only)
         if answer is not None:
             own[index] = answer
     if own:
@@ -221,10 +222,12 @@ async def alter_configs(
         )
 
 
-def _answered_here(ctx: BrokerContext, resource: ConfigResourceChange | LegacyConfigResource) -> AlterConfigsResult | None:
+def _answered_here(
+    ctx: BrokerContext, resource: ConfigResourceChange | LegacyConfigResource, validate_only: bool
+) -> AlterConfigsResult | None:
     kind, name = resource.resource_type, resource.resource_name
     if kind == _LOGGER:
-        return alter_logger(ctx, resource)
+        return alter_logger(ctx, resource, validate_only=validate_only)
     if kind != ConfigResourceType.BROKER:
         return None
     if name in ("", str(ctx.node_id)):
@@ -238,21 +241,6 @@ def _answered_here(ctx: BrokerContext, resource: ConfigResourceChange | LegacyCo
     if not (name.isascii() and name.isdigit()):
         message = f"Node id must be an integer, but it is: {shown(name)}"
     return AlterConfigsResult(resource_type=kind, resource_name=name, error=ErrorCode.INVALID_REQUEST, message=message)
-
-
-def alter_logger(ctx: BrokerContext, resource: ConfigResourceChange | LegacyConfigResource) -> AlterConfigsResult:
-    """No logger has a level of its own here, so each that is named does not exist."""
-    code, message = ErrorCode.NONE, None
-    if isinstance(resource, LegacyConfigResource):
-        code, message = ErrorCode.INVALID_REQUEST, "Unknown resource type BROKER_LOGGER"
-    elif resource.resource_name != str(ctx.node_id):
-        code = ErrorCode.INVALID_REQUEST
-        message = f"Unexpected broker id, expected {ctx.node_id}, but received {shown(resource.resource_name)}"
-    elif resource.changes:
-        code, message = ErrorCode.INVALID_CONFIG, f"Logger {shown(resource.changes[0].name)} does not exist!"
-    return AlterConfigsResult(
-        resource_type=resource.resource_type, resource_name=resource.resource_name, error=code, message=message
-    )
 
 
 async def elect_leaders(ctx: BrokerContext, request: ElectLeadersRequest) -> ElectLeadersResponse:

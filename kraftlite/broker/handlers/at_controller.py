@@ -9,9 +9,10 @@ from collections import Counter
 from dataclasses import replace
 from typing import Any, Final
 
-from kraftlite.broker.handlers.admin import alter_configs, alter_logger, create_topics
+from kraftlite.broker.handlers.admin import alter_configs, create_topics
 from kraftlite.broker.handlers.broker_changes import cordons_more
 from kraftlite.broker.handlers.context import BrokerContext
+from kraftlite.broker.handlers.loggers import alter_logger
 from kraftlite.broker.handlers.metadata import CONTROLLERS, ClusterDescription, check_endpoint_type
 from kraftlite.broker.handlers.reassignments import list_reassignments
 from kraftlite.broker.metadata_cache import BrokerEndpoint
@@ -153,9 +154,11 @@ async def alter_configs_here(
     return AlterConfigsResponse(resources=(*answer.resources, *twice))
 
 
-def _answered_here(ctx: BrokerContext, resource: ConfigResourceChange | LegacyConfigResource) -> AlterConfigsResult | None:
+def _answered_here(
+    ctx: BrokerContext, resource: ConfigResourceChange | LegacyConfigResource, validate_only: bool
+) -> AlterConfigsResult | None:
     if resource.resource_type == ConfigResourceType.BROKER_LOGGER:
-        return alter_logger(ctx, resource)
+        return alter_logger(ctx, resource, validate_only=validate_only)
     code, message = ErrorCode.UNSUPPORTED_VERSION, f"Unknown resource type {resource.resource_type}."
     if resource.resource_type in _CONFIGURABLE:
         if resource.resource_type != ConfigResourceType.BROKER or not cordons_more(ctx, resource):

@@ -11,6 +11,7 @@ from itertools import dropwhile
 
 from kraftlite.broker.handlers.broker_changes import effective_broker_values
 from kraftlite.broker.handlers.context import BrokerContext
+from kraftlite.broker.handlers.loggers import levels
 from kraftlite.model.broker_configs import BROKER_CONFIGS, broker_synonyms, topic_defaults
 from kraftlite.model.configdef import ConfigKey, ConfigSource
 from kraftlite.model.errors import ApiError, ErrorCode
@@ -116,7 +117,7 @@ def _entries(ctx: BrokerContext, query: ConfigQuery) -> Iterator[ConfigEntry]:
         if name == "":
             raise ApiError(ErrorCode.INVALID_REQUEST, "Broker id must not be empty")
         _own_id(ctx, name, "")
-        return iter(())  # there are no loggers with levels of their own
+        return _logger_entries(ctx)
     if kind == ConfigResourceType.GROUP:
         if name == "":
             raise ApiError(ErrorCode.INVALID_REQUEST, "Group name must not be empty")
@@ -126,6 +127,12 @@ def _entries(ctx: BrokerContext, query: ConfigQuery) -> Iterator[ConfigEntry]:
             raise ApiError(ErrorCode.INVALID_REQUEST, "Client metrics subscription name must not be empty")
         return _defined_entries(ctx, kind, name, CLIENT_METRICS_CONFIGS, ConfigSource.CLIENT_METRICS_CONFIG)
     raise ApiError(ErrorCode.INVALID_REQUEST, f"Unsupported resource type {kind}")
+
+
+def _logger_entries(ctx: BrokerContext) -> Iterator[ConfigEntry]:
+    source = ConfigSource.DYNAMIC_BROKER_LOGGER_CONFIG
+    for name, level in levels(ctx).items():
+        yield ConfigEntry(name=name, value=level, source=source, read_only=False, sensitive=False, type=0)
 
 
 def _own_id(ctx: BrokerContext, name: str, otherwise: str) -> None:

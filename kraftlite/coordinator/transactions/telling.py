@@ -57,7 +57,6 @@ class TransactionStory:
         self._tp = tp
         self._leader_epoch = leader_epoch
         self._untold: dict[str, int] = {}
-        self._tells_states = is_heard(tracer, TransactionStateChanged)
 
     def taken_over(self, transactional_id: str, found: Transaction, now_ms: int, wall_ms: int) -> None:
         """Tell of an id that was in a transaction when the shard was loaded."""
@@ -80,7 +79,7 @@ class TransactionStory:
         )
 
     def changed(self, transactional_id: str, before: Transaction, now: Transaction, now_ms: int, wall_ms: int) -> None:
-        if self._tells_states:
+        if is_heard(self._tracer, TransactionStateChanged):
             self._tracer.emit(
                 TransactionStateChanged(
                     transactional_id=transactional_id,

@@ -103,7 +103,7 @@ def _missing(state: MetadataState, resource: tuple[int, str]) -> set[E]:
     kind, name = resource
     if kind == TOPIC and state.topic_named(name) is None:
         return {E.UNKNOWN_TOPIC_OR_PARTITION}
-    if kind == BROKER and name.isdecimal() and NodeId(int(name)) not in state.brokers:
+    if kind == BROKER and name.isdecimal() and NodeId(int(name)) not in {*state.brokers, *state.controllers}:
         return {E.BROKER_ID_NOT_REGISTERED}
     return set()
 

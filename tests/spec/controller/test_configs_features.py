@@ -10,6 +10,7 @@ from kraftlite.model.errors import ErrorCode
 from kraftlite.model.ids import NodeId
 from kraftlite.model.messages import controller as m
 from tests.harness.controller_world import World
+from tests.spec.controller.test_brokers import register_controller
 
 TOPIC, BROKER = 2, 4
 SET, DELETE, APPEND, SUBTRACT = range(4)
@@ -74,6 +75,9 @@ def test_cm_48_resources(world: World) -> None:
     assert change(world, BROKER, "one", ("log.retention.ms", SET, "5")) is ErrorCode.INVALID_REQUEST
     assert change(world, BROKER, "9", ("log.retention.ms", SET, "5")) is ErrorCode.BROKER_ID_NOT_REGISTERED
     assert change(world, BROKER, "1", ("log.retention.ms", SET, "5")) is ErrorCode.NONE
+    assert change(world, BROKER, "70", ("log.retention.ms", SET, "5")) is ErrorCode.BROKER_ID_NOT_REGISTERED
+    register_controller(world, 70)
+    assert change(world, BROKER, "70", ("log.retention.ms", SET, "5")) is ErrorCode.NONE, "a controller has configs, too"
     assert change(world, BROKER, "", ("log.retention.ms", SET, "6")) is ErrorCode.NONE
     assert change(world, 77, "x", ("a", SET, "b")) is ErrorCode.INVALID_REQUEST
     assert configs(world, BROKER, "") == {"log.retention.ms": "6"}

@@ -22,6 +22,7 @@ from kraftlite.obs.timeline import TimelineFile, merge_timelines, read_timeline,
 from kraftlite.obs.tracer import HostTracer, open_tracer
 from kraftlite.runtime.durations import DurationSummary
 from kraftlite.runtime.trace import TraceEvent
+from kraftlite.runtime.trace.node import ListenerOpened
 from tests.harness.clock import FakeClock
 
 NODE = NodeId(4)
@@ -347,3 +348,44 @@ def test_the_trace_file_keeps_what_a_quiet_log_leaves_out(tmp_path: Path) -> Non
     tracer.close()
     assert [event["partition"] for event in read_timeline(path)] == ["t-0"]
     assert stream.getvalue() == ""
+
+
+def names(stream: io.StringIO) -> list[str]:
+    return [json.loads(line)["event"] for line in stream.getvalue().splitlines()]
+
+
+@pytest.mark.parametrize("with_file", [False, True])
+def test_cb_07_the_level_of_a_logger_changes_while_the_node_runs(tmp_path: Path, with_file: bool) -> None:
+    path, stream = tmp_path / "trace.jsonl", io.StringIO()
+    tracer = open_tracer(NODE, FakeClock(), stream=stream, timeline_path=str(path) if with_file else None)
+    loud, quiet, other = Moved(partition="t-0"), Whispered(), ListenerOpened(listener="A", endpoint="b:1")
+    whispered, moved = Whispered.event, Moved.event
+    component = f"kraftlite.{moved.partition('.')[0]}"
+    assert whispered.partition(".")[0] == moved.partition(".")[0] and not tracer.hears(Whispered)
+
+    def told() -> list[str]:
+        stream.seek(0)
+        stream.truncate()
+        for event in (loud, quiet, other):
+            tracer.emit(event)
+        return names(stream)
+
+    assert told() == [moved, other.event]
+    tracer.set_level(component, "DEBUG")
+    assert tracer.hears(Whispered) and told() == [moved, whispered, other.event]
+    tracer.set_level(component, "ERROR")
+    assert told() == [other.event]
+    tracer.set_level("root", "FATAL")
+    assert told() == []
+    tracer.set_level(component, "TRACE")
+    assert told() == [moved, whispered]
+    tracer.set_level(component, None)
+    assert told() == []
+    tracer.set_level("root", "INFO")
+    assert told() == [moved, other.event]
+    assert tracer.loggers()["root"] == tracer.loggers()[component] == "INFO"
+    tracer.close()
+    if with_file:
+        assert [event["event"] for event in read_timeline(path)].count(moved) == 7, (
+            "the trace file has what happened all the same"
+        )
