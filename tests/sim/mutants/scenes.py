@@ -25,6 +25,19 @@ def lagging_followers(rng: random.Random, shape: Shape, at_ms: int) -> Sequence[
     ]
 
 
+def slow_followers(rng: random.Random, shape: Shape, at_ms: int) -> Sequence[FaultPlan]:
+    """The followers of a leader are always behind, and with each fetch where the log ended at the fetch before (KIP-16)."""
+    partition = leader_with_followers(rng, shape)
+    if partition is None:
+        return ()
+    for_ms = period_ms(shape, "replica.lag.time.max.ms", 30_000) * 4 + rng.randint(1000, 4000)
+    slow_us = rng.choice((200_000, 300_000, 400_000))
+    return [
+        FaultPlan(at_ms=at_ms, kind="late", target=partition, other=it, for_ms=for_ms, amount=slow_us)
+        for it in node_ids(shape, "broker")
+    ]
+
+
 def two_histories(rng: random.Random, shape: Shape, at_ms: int) -> Sequence[FaultPlan]:
     """A follower that is a little behind becomes the leader, writes alone what is never committed, and goes; its successor has
     more of the epoch before, and has never heard of that of the leader between (KIP-279)."""
