@@ -38,6 +38,7 @@ from kraftlite.sim.checkers.i49_log_upkeep import LogsKeptUp
 from kraftlite.sim.checkers.i55_follower_reads import FollowerReads
 from kraftlite.sim.checkers.i96_waits import WaitsEnd
 from kraftlite.sim.checkers.isr_lag import IsrLag
+from kraftlite.sim.checkers.isr_shrinks import ShrinksDeserved
 from kraftlite.sim.checkers.log_starts import LogStartsFounded
 from kraftlite.sim.checkers.losses_keeper import LossesKeeper
 from kraftlite.sim.checkers.producer_state import ProducerStateKept
@@ -67,6 +68,7 @@ REPLICATION_AND_HISTORY: Final[tuple[CheckerFactory, ...]] = (
     ClientEpochs,
     RefusalsDeserved,
     IsrLag,
+    ShrinksDeserved,
     WaitsEnd,
     ConsistentReads,
     FollowerReads,

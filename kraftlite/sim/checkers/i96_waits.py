@@ -16,6 +16,8 @@ from kraftlite.simhost.host import SimHost
 from kraftlite.simhost.network import AnyExchange
 
 _LOOK_US: Final = 100_000
+_QUIET_US: Final = 300_000
+"""All nodes may have been paused when none has run for so long, and nobody has looked."""
 PATIENCE_MS: Final = 700
 """Deadlines may be rounded up to 250 ms, and a pause is known to a look. A produce may wait for 1500 ms, and what waits for its
 deadline is to be found."""
@@ -65,7 +67,7 @@ class WaitsEnd(Checker):
             node = nodes[exchange.target]
             if node.boots != wait.boots or node.now is None or exchange.handler is None or exchange.handler.done():
                 over.append(exchange)
-            elif node.paused or loop.is_slowed(node.now.pid):
+            elif node.paused or loop.is_slowed(node.now.pid) or passed_us > _QUIET_US:
                 wait.since_us += passed_us
             else:
                 slowest = 1_000_000 + node.slowest_ppm

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from typing import Any
 
 from kraftlite.broker.dynamic_configs import DynamicConfigs
@@ -20,13 +21,17 @@ from kraftlite.controller.topic_control import TopicControl
 from kraftlite.metadata.delta import ClusterDelta, ConfigsDelta, ScramDelta
 from kraftlite.metadata.image import ClientQuotasImage, FeaturesImage
 from kraftlite.metadata.registrations import PartitionRegistration
+from kraftlite.model.messages.controller import ConfigChange, ConfigResourceChange, IncrementalAlterConfigsRequest
 from kraftlite.replication.counts import ReplicaCounts
 from kraftlite.replication.manager import ReplicaManager
 from kraftlite.replication.partition import Partition
 from kraftlite.sim.workloads import admin as workload
+from kraftlite.sim.workloads.admin_configs import BROKER, TOPIC
+from kraftlite.sim.workloads.admin_configs import features as draw_features
 from kraftlite.sim.workloads.admin_configs import quotas as draw_quotas
+from kraftlite.sim.workloads.admin_topics import NAMES, Drawn, Sight, timeout_ms
 from kraftlite.timeline.registry import Revertable
-from tests.sim.mutants.catalog import mutant
+from tests.sim.mutants.catalog import Change, mutant
 from tests.sim.mutants.lenses import configured
 from tests.sim.mutants.patching import Patch
 
@@ -230,7 +235,27 @@ def cluster_default_wins(patch: Patch) -> None:
     patch.edit(DynamicConfigs, "_log_config", ("{**self._topic_defaults, **own}", "{**own, **self._topic_defaults}"))
 
 
-@mutant("cluster-default-not-applied", "a changed default of all brokers reaches no log", expects=("51",))
+def draws_of(kind: int, name: str | None, key: str, values: tuple[str, ...]) -> Change:
+    """The administrator changes no configuration but this one; `name` None: of any topic that comes and goes."""
+
+    def draw(rng: random.Random, sight: Sight) -> Drawn:
+        change = ConfigChange(name=key, op=0, value=rng.choice(values))
+        resource = ConfigResourceChange(
+            resource_type=kind, resource_name=rng.choice(NAMES) if name is None else name, changes=(change,)
+        )
+        return "alter_configs", IncrementalAlterConfigsRequest(
+            resources=(resource,), validate_only=False, timeout_ms=timeout_ms(rng)
+        )
+
+    return lambda patch: patch.set(workload, "CONFIG_DRAWS", (draw,))
+
+
+@mutant(
+    "cluster-default-not-applied",
+    "a changed default of all brokers reaches no log",
+    expects=("51",),
+    lens=draws_of(BROKER, "", "log.index.interval.bytes", ("100", "200", "300")),
+)
 def cluster_default_not_applied(patch: Patch) -> None:
     """CM-52; KAFKA-15604's class: dynamic defaults that are stored, described and not acted on."""
     patch.edit(
@@ -240,7 +265,12 @@ def cluster_default_not_applied(patch: Patch) -> None:
     )
 
 
-@mutant("min-isr-not-applied", "a leader goes on with the min.insync.replicas with which it began", expects=("51",))
+@mutant(
+    "min-isr-not-applied",
+    "a leader goes on with the min.insync.replicas with which it began",
+    expects=("51",),
+    lens=draws_of(TOPIC, None, "min.insync.replicas", ("1", "2")),
+)
 def min_isr_not_applied(patch: Patch) -> None:
     """CM-52, RP-05: acknowledged means less than what the administrator has asked for."""
     patch.edit(Partition, "update_config", ("self._set_min_isr()", "pass"))
@@ -257,7 +287,17 @@ def described_without_broker(patch: Patch) -> None:
     )
 
 
-@mutant("downgrade-without-permission", "a feature is lowered by a request that only allows upgrades", expects=("50",))
+def much_about_features(patch: Patch) -> None:
+    """The administrator changes nothing but feature levels."""
+    patch.set(workload, "CONFIG_DRAWS", (draw_features,))
+
+
+@mutant(
+    "downgrade-without-permission",
+    "a feature is lowered by a request that only allows upgrades",
+    expects=("50",),
+    lens=much_about_features,
+)
 def downgrade_without_permission(patch: Patch) -> None:
     """CM-53, KIP-584: a typing error takes a feature away from the cluster."""
     patch.edit(FeatureControl, "_check_update", ("if level < current and kind is FeatureUpgradeType.UPGRADE:", "if False:"))

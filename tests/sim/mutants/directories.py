@@ -10,9 +10,9 @@ from kraftlite.controller.election_control import ElectionControl
 from kraftlite.log.log import Log
 from kraftlite.replication.partition import Partition
 from tests.sim.mutants.catalog import mutant
-from tests.sim.mutants.lenses import playing, together, tuned
+from tests.sim.mutants.lenses import configured, playing, together, tuned
 from tests.sim.mutants.patching import Patch
-from tests.sim.mutants.scenes import controllers_away
+from tests.sim.mutants.scenes import deaf_controllers, failing_starts, two_histories
 
 
 @mutant(
@@ -27,7 +27,7 @@ def lost_replica_made_anew(patch: Patch) -> None:
     "failed-report-forgotten",
     "a report that failed is not repeated",
     expects=("81", "liveness"),
-    lens=together(tuned(directory_report_ms=100), playing(controllers_away, pause_ms=700)),
+    lens=together(tuned(directory_report_ms=100), playing(deaf_controllers, pause_ms=200)),
 )
 def failed_report_forgotten(patch: Patch) -> None:
     """JB-05, BL-19. A report has so long that a controller which is away for seconds is no reason for it to fail."""
@@ -46,7 +46,12 @@ def failed_directory_keeps_leaders(patch: Patch) -> None:
     patch.edit(ElectionControl, "directories_offline", ("in newly:", "in ():"))
 
 
-@mutant("unfenced-into-a-failed-directory", "a broker that is unfenced leads in a directory that has failed", expects=("83",))
+@mutant(
+    "unfenced-into-a-failed-directory",
+    "a broker that is unfenced leads in a directory that has failed",
+    expects=("83",),
+    lens=playing(failing_starts),
+)
 def unfenced_into_a_failed_directory(patch: Patch) -> None:
     """JB-06: one heartbeat may say both."""
     patch.edit(ElectionControl, "change", (" or directory in gone", ""))
@@ -62,7 +67,12 @@ def moved_before_it_is_whole(patch: Patch) -> None:
     patch.edit(LogMoves, "is_complete", ("copy.leo == current.leo", "copy.leo >= current.log_start_offset"))
 
 
-@mutant("copy-is-not-cut", "a copy keeps what its replica has cut off", expects=("28", "25", "30", "24", "80", "liveness"))
+@mutant(
+    "copy-is-not-cut",
+    "a copy keeps what its replica has cut off",
+    expects=("28", "25", "30", "24", "80", "liveness"),
+    lens=together(configured(replica_alter_log_dirs_io_max_bytes_per_second="5000"), playing(two_histories)),
+)
 def copy_is_not_cut(patch: Patch) -> None:
     """JB-10: KAFKA-16297."""
     patch.set(LogMoves, "_diverging", staticmethod(lambda copy, current: None))

@@ -8,7 +8,6 @@ from kraftlite.controller.election_control import ElectionControl
 from kraftlite.controller.partition_change import PartitionChangeBuilder
 from kraftlite.log.indexes import OffsetIndex
 from kraftlite.log.producers import ProducerState
-from kraftlite.replication.consume import ConsumePath
 from kraftlite.replication.manager import ReplicaManager
 from kraftlite.replication.sessions import FetchServer
 from kraftlite.sim import run
@@ -95,10 +94,19 @@ def index_entry_behind(patch: Patch) -> None:
     patch.edit(OffsetIndex, "position_at_or_below", (rule, late))
 
 
-@mutant("no-first-batch-above-the-limit", "a fetch gets nothing when its first batch is too large", expects=("33", "liveness"))
+@mutant(
+    "no-first-batch-above-the-limit",
+    "a follower's fetch gets nothing when its first batch is too large",
+    expects=("33", "liveness", "IsrLag"),
+    lens=configured(replica_fetch_response_max_bytes="1"),
+)
 def no_first_batch_above_the_limit(patch: Patch) -> None:
     """LG-50, KIP-74; `replica.fetch.response.max.bytes`. A follower that cannot get over one large batch never catches up."""
-    patch.edit(ConsumePath, "_read", ("min_one=room.empty", "min_one=False"))
+    patch.edit(
+        FetchServer,
+        "collect",
+        ("min(left, request.partition_max_bytes), not payload)", "min(left, request.partition_max_bytes), False)"),
+    )
 
 
 def segments_below_the_least_fetch(patch: Patch) -> None:

@@ -13,7 +13,7 @@ from kraftlite.sim.scenes import overtaken_join
 from tests.sim.mutants.catalog import mutant
 from tests.sim.mutants.lenses import configured, playing
 from tests.sim.mutants.patching import Patch
-from tests.sim.mutants.scenes import lagging_followers, two_histories
+from tests.sim.mutants.scenes import lagging_followers, slow_followers, two_histories
 
 
 @mutant(
@@ -65,6 +65,35 @@ def followers_that_lag(patch: Patch) -> None:
 def any_fetch_is_caught_up(patch: Patch) -> None:
     """RP-20, KIP-16: a member that falls further and further behind holds the HW back, and all who wait for it."""
     patch.edit(FollowerProgress, "fetched", ("if fetch_offset >= leader_leo:", "if True:"))
+
+
+def followers_that_are_slow(patch: Patch) -> None:
+    """Every run has followers to whom everything comes late, and leaders that soon think that one lags."""
+    playing(slow_followers)(patch)
+    configured(replica_lag_time_max_ms="1500", replica_fetch_wait_max_ms="50")(patch)
+
+
+@mutant(
+    "busy-follower-not-caught-up",
+    "a follower is caught up only when it reaches the end of the log of now",
+    expects=("ShrinksDeserved",),
+    lens=followers_that_are_slow,
+)
+def busy_follower_not_caught_up(patch: Patch) -> None:
+    """RP-20, KIP-16: on a partition that is written to all the time, nobody ever is."""
+    rule = "elif self.last_fetch_ms is not None and fetch_offset >= self.last_fetch_leader_leo"
+    patch.edit(FollowerProgress, "fetched", (rule, "elif False"))
+
+
+@mutant(
+    "idle-follower-not-caught-up",
+    "a follower that had everything is as late as its last fetch that named the partition",
+    expects=("ShrinksDeserved",),
+    lens=followers_that_are_slow,
+)
+def idle_follower_not_caught_up(patch: Patch) -> None:
+    """RP-20: a session names only what has changed. The first record after a pause took the followers out."""
+    patch.edit(SessionEntry, "on_append", ("self.fetch_offset == old_leo", "False"))
 
 
 @mutant(

@@ -25,6 +25,19 @@ def lagging_followers(rng: random.Random, shape: Shape, at_ms: int) -> Sequence[
     ]
 
 
+def slow_followers(rng: random.Random, shape: Shape, at_ms: int) -> Sequence[FaultPlan]:
+    """The followers of a leader are always behind, and with each fetch where the log ended at the fetch before (KIP-16)."""
+    partition = leader_with_followers(rng, shape)
+    if partition is None:
+        return ()
+    for_ms = period_ms(shape, "replica.lag.time.max.ms", 30_000) * 4 + rng.randint(1000, 4000)
+    slow_us = rng.choice((200_000, 300_000, 400_000))
+    return [
+        FaultPlan(at_ms=at_ms, kind="late", target=partition, other=it, for_ms=for_ms, amount=slow_us)
+        for it in node_ids(shape, "broker")
+    ]
+
+
 def two_histories(rng: random.Random, shape: Shape, at_ms: int) -> Sequence[FaultPlan]:
     """A follower that is a little behind becomes the leader, writes alone what is never committed, and goes; its successor has
     more of the epoch before, and has never heard of that of the leader between (KIP-279)."""
@@ -47,11 +60,20 @@ def two_histories(rng: random.Random, shape: Shape, at_ms: int) -> Sequence[Faul
     )
 
 
-def controllers_away(rng: random.Random, shape: Shape, at_ms: int) -> Sequence[FaultPlan]:
-    """No broker reaches a controller for a while that is shorter than a session: nobody is fenced, and what failed is not done
-    again because of what fencing changes."""
-    session_ms = period_ms(shape, "broker.session.timeout.ms", 9_000)
-    away_ms = rng.randint(session_ms // 4, session_ms // 2)
+def deaf_controllers(rng: random.Random, shape: Shape, at_ms: int) -> Sequence[FaultPlan]:
+    """Controllers hear brokers every other time, and brokers them: what is said once is lost, what is said again is not."""
+    for_ms = rng.randint(2_000, 4_000)
     controllers = node_ids(shape, "controller")
     pairs = [(broker, it) for broker in node_ids(shape, "broker") for it in controllers if it != broker]
-    return [FaultPlan(at_ms=at_ms, kind="refuse", target=a, other=b, for_ms=away_ms) for a, b in pairs]
+    return [FaultPlan(at_ms=at_ms, kind="lossy", target=a, other=b, for_ms=for_ms, amount=500_000) for a, b in pairs]
+
+
+def failing_starts(rng: random.Random, shape: Shape, at_ms: int) -> Sequence[FaultPlan]:
+    """All brokers are away, so that nobody leads, and a directory of each fails between its start and its first leadership."""
+    away_ms = rng.randint(100, 600)
+    found: list[FaultPlan] = []
+    for broker in node_ids(shape, "broker"):
+        found.append(FaultPlan(at_ms=at_ms, kind="stop", target=broker, for_ms=away_ms))
+        fails_ms = at_ms + away_ms + rng.randint(0, 400)
+        found.append(FaultPlan(at_ms=fails_ms, kind="dir-error", target=broker, for_ms=2_500, amount=rng.randint(1, 2)))
+    return found

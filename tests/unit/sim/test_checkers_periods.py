@@ -10,9 +10,11 @@ from typing import Any
 import pytest
 
 from kraftlite.model.messages.methods import REPLICA_FETCH
+from kraftlite.replication.partition import PartitionEnv
 from kraftlite.sim.checkers.base import CheckerFactory
 from kraftlite.sim.checkers.i96_waits import WaitsEnd
 from kraftlite.sim.checkers.isr_lag import IsrLag
+from kraftlite.sim.checkers.isr_shrinks import ShrinksDeserved
 from kraftlite.sim.checkers.producer_state import ProducerStateKept
 from kraftlite.sim.checkers.replica_facts import may_forget_producers
 from kraftlite.sim.shape import NAMED
@@ -56,6 +58,16 @@ def a_leader_to_whom_every_fetch_says_that_all_is_well(cluster: Orders) -> None:
         for follower in followers:
             cluster._tell(lambda it, who=follower: it.on_call(who, leader, REPLICA_FETCH, again))
         cluster.go(500)
+
+
+@CASES.breaks(ShrinksDeserved, r"proposes to remove node \d from its ISR .*, which was caught up \d+ ms ago")
+def a_leader_that_has_no_patience(cluster: Orders) -> None:
+    cluster.go(1_000)
+    partition = cluster.partition(cluster.leader)
+    hasty: PartitionEnv = replace(partition._env, lag_time_max_ms=-1)
+    object.__setattr__(partition, "_env", hasty)
+    cluster.only_leader_writes()
+    cluster.go(5_000)
 
 
 @CASES.breaks(WaitsEnd, r"has not answered Replica/Fetch of \d, which may wait for \d+ ms, for \d+ ms")
