@@ -1,4 +1,4 @@
-"""Records that an unclean election loses: the story tells which, and what was acknowledged, compared with what is left, agrees."""
+"""Records that an unclean election loses: the story tells which, and what was acknowledged, less what is left, agrees."""
 
 from __future__ import annotations
 
