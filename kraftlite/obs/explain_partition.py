@@ -425,8 +425,9 @@ def _truncations(history: History, name: str, clock: Clock) -> Iterator[Story]:
             what += f"; {which} below its HW or it alone was in sync, so they had been committed"
             title += f", and {which} committed: {lost} {'record is' if lost == 1 else 'records are'} lost"
         telling.note(event, what, because=step, brief=f"broker {event.node} truncated {old}→{new}")
-        facts = {"partition": name, "broker": event.node, "old_leo": old, "leo": new, "committed_lost": lost}
-        yield telling.story("truncated", title, event.ms, **facts)
+        yield telling.story(
+            "truncated", title, event.ms, partition=name, broker=event.node, old_leo=old, leo=new, committed_lost=lost
+        )
 
 
 _PARTING: Final = ("partition.diverged", "partition.offset_reset")

@@ -34,9 +34,10 @@ def left(cluster: SyncCluster) -> dict[int, int]:
     at = TopicPartition("orders", 0, 0)
     end = consumer.get_watermark_offsets(at, timeout=30)[1]
     consumer.assign([at])
-    found = [it for it in consumer.consume(end, timeout=60) if it.error() is None]
+    found = consumer.consume(end, timeout=60)
     consumer.close()
-    return {it.offset(): int(it.value()) for it in found}
+    messages: list[Any] = [it for it in found if it.error() is None]
+    return {it.offset(): int(it.value()) for it in messages}
 
 
 def test_the_story_names_the_records_that_an_unclean_election_has_lost() -> None:
