@@ -3,18 +3,28 @@
 # docker build --target prometheus .                 Prometheus with our alerts, for docker-compose.yml
 ARG PYTHON_IMAGE=python:3.13-slim
 
-FROM ${PYTHON_IMAGE} AS source
+FROM ${PYTHON_IMAGE} AS needs
 WORKDIR /src
 # A compiler for the scanner of record batches; it stays behind in this stage.
 RUN apt-get update \
  && apt-get install -y --no-install-recommends gcc libc6-dev \
  && rm -rf /var/lib/apt/lists/*
+# What is needed is installed before the source comes: a change of the source downloads none of it anew, Spark's 450 MB least of all.
+COPY pyproject.toml docker/needs ./
+RUN python3 -m venv /opt/kraftlite \
+ && python3 needs ui > needs.txt \
+ && /opt/kraftlite/bin/pip install --no-cache-dir --disable-pip-version-check -r needs.txt
+
+FROM needs AS needs-spark
+RUN python3 needs ui spark > needs.txt \
+ && /opt/kraftlite/bin/pip install --no-cache-dir --disable-pip-version-check -r needs.txt
+
+FROM needs AS source
 COPY pyproject.toml hatch_build.py LICENSE README.md CHANGELOG.md ./
 COPY proto ./proto
 COPY kraftlite ./kraftlite
 COPY pyspark_kraftlite ./pyspark_kraftlite
-RUN python3 -m venv /opt/kraftlite \
- && /opt/kraftlite/bin/pip install --no-cache-dir --disable-pip-version-check '.[ui]'
+RUN /opt/kraftlite/bin/pip install --no-cache-dir --disable-pip-version-check '.[ui]'
 
 FROM source AS build
 RUN /opt/kraftlite/bin/pip uninstall -y -q pip \
@@ -52,7 +62,11 @@ VOLUME /data
 EXPOSE 9090
 ENTRYPOINT ["prometheus", "--config.file=/etc/kraftlite/prometheus.yml", "--storage.tsdb.path=/data"]
 
-FROM source AS build-spark
+FROM needs-spark AS build-spark
+COPY pyproject.toml hatch_build.py LICENSE README.md CHANGELOG.md ./
+COPY proto ./proto
+COPY kraftlite ./kraftlite
+COPY pyspark_kraftlite ./pyspark_kraftlite
 RUN /opt/kraftlite/bin/pip install --no-cache-dir --disable-pip-version-check '.[ui,spark]' \
  && /opt/kraftlite/bin/pip uninstall -y -q pip \
  && /opt/kraftlite/bin/python -m compileall -q /opt/kraftlite/lib

@@ -23,11 +23,6 @@ def register_metadata(metrics: Metrics, node: Node) -> None:
         lambda: loader.last_applied_time_ms,
     )
     gauge(
-        f"{applied}_lag_ms",
-        "Milliseconds since the last metadata record that this node has applied was appended; 0 for none.",
-        lambda: max(0, clock.wall_ms() - loader.last_applied_time_ms) if loader.last_applied_time_ms else 0,
-    )
-    gauge(
         "kafka_server_broker_metadata_metrics_metadata_apply_error_count",
         "Errors while metadata was applied, since the start; above 0 this node may be behind.",
         lambda: node.metadata_apply_errors,

@@ -417,13 +417,16 @@ def _truncations(history: History, name: str, clock: Clock) -> Iterator[Story]:
         why = next((e for e in events if e.node == event.node and abs(e.ms - event.ms) < _SAME_MS and e.event in _PARTING), None)
         if why is not None:
             step = telling.note(why, _parting(why), because=step, brief="logs differ")
-        below = event.event == "log.truncated" and new < _known_hw(events, event)
+        lost = max(0, min(old, _committed_end(history, name, event, old)) - new) if event.event == "log.truncated" else 0
         what = f"broker {event.node} cuts its log from {old} to {new}: {old - new} records are gone from it"
-        what += "; some were below its HW, so they had been committed" if below else ""
-        telling.note(event, what, because=step, brief=f"broker {event.node} truncated {old}→{new}")
         title = f"{name}: broker {event.node} truncated its log from {old} to {new}"
+        if lost:
+            which = f"offset {new} was" if lost == 1 else f"offsets {new} to {new + lost - 1} were"
+            what += f"; {which} below its HW or it alone was in sync, so they had been committed"
+            title += f", and {which} committed: {lost} {'record is' if lost == 1 else 'records are'} lost"
+        telling.note(event, what, because=step, brief=f"broker {event.node} truncated {old}→{new}")
         yield telling.story(
-            "truncated", title, event.ms, partition=name, broker=event.node, old_leo=old, leo=new, committed_lost=below
+            "truncated", title, event.ms, partition=name, broker=event.node, old_leo=old, leo=new, committed_lost=lost
         )
 
 
@@ -437,10 +440,19 @@ def _parting(event: Recorded) -> str:
     return f"the leader has offsets {span}, and this log ends at {event.get('old_leo')}"
 
 
-def _known_hw(events: list[Recorded], truncated: Recorded) -> int:
-    """The HW that the broker had when it began to follow; what it cut below that had been committed."""
-    found = [e for e in events if e.node == truncated.node and e.event == "partition.follower_started" and e.ms <= truncated.ms]
-    return int(found[-1].get("hw", 0)) if found else 0
+def _committed_end(history: History, name: str, truncated: Recorded, old_leo: int) -> int:
+    """The offset below which all that the broker had was committed, as far as it is recorded: the HW that it had when it began to
+    follow, or its log's end where the leader that it follows was elected from outside of an ISR that was the broker alone."""
+    events = [e for e in history.by_partition[name] if e.node == truncated.node and e.ms <= truncated.ms]
+    follows = [e for e in events if e.event == "partition.follower_started"]
+    known = int(follows[-1].get("hw", 0)) if follows else 0
+    unclean = [c for c in history.changes.get(name, ()) if c.ms <= truncated.ms and c.moves_leader and is_unclean(c)]
+    isr = [e for e in events if e.event == "partition.isr_committed" and unclean and e.ms <= unclean[-1].ms]
+    before = [e for e in events if e.event == "log.truncated" and unclean and e.ms >= unclean[-1].ms]
+    if unclean and isr and before[:1] == [truncated] and unclean[-1].old_isr == (truncated.node,):
+        alone = tuple(isr[-1].get("isr", ())) == (truncated.node,) and int(isr[-1].get("min_isr", 0)) == 1
+        return old_leo if alone else known
+    return known
 
 
 def _damages(history: History, name: str, clock: Clock) -> Iterator[Story]:

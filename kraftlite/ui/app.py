@@ -23,6 +23,7 @@ from kraftlite.ui.fold import page_of
 from kraftlite.ui.guard import OPERATOR, Guard, Sessions, Tokens
 from kraftlite.ui.hear import now_ms
 from kraftlite.ui.kept import Kept
+from kraftlite.ui.past import Past
 from kraftlite.ui.reports import outages
 from kraftlite.ui.stream import MAX_FILTER, Streams
 from kraftlite.ui.timeline import lane_names, lanes_of, recent_stories, stories_of
@@ -126,6 +127,7 @@ class Page(Front):
         watcher.kept = Kept()
         self._told: tuple[object, list[dict[str, Any]]] | None = None
         self._telling = asyncio.Lock()
+        self._past = Past(watcher, self._telling)
         handlers = {
             "cluster": self._cluster,
             "state": self._state,
@@ -139,6 +141,7 @@ class Page(Front):
             "end-fault": self._end_fault,
             "stop-client": self._stop_client,
             **Told(watcher, self._telling, self._interesting).handlers,
+            **self._past.handlers,
         }
         super().__init__(tokens, port, LIVE, handlers)
 
@@ -170,6 +173,9 @@ class Page(Front):
         return {key: None if config is None else config.get_int(key) for key in _TIMINGS}
 
     async def _state(self, request: Request) -> Response:
+        if "at" in request.query_params:
+            then: Response = await self._past.state(request)
+            return then
         state = self.watcher.state()
         rows = self.watcher.partitions(state["t"])["rows"]
         return JSONResponse({**state, **page_of(rows, request.query_params.get("q", "")[:MAX_FILTER])})

@@ -17,8 +17,10 @@ from kraftlite.obs.export import FORMATS
 from kraftlite.ui.acts import KINDS, MAX_ID
 from kraftlite.ui.annotations import TAGS
 from kraftlite.ui.schemas import (
+    EVENT,
     FLAG,
     MOMENT,
+    STATE,
     TEXT,
     WHOLE,
     array,
@@ -40,8 +42,11 @@ MAX_EVENTS: Final = 5_000
 DEFAULT_EVENTS: Final = 500
 JSONL: Final = "jsonl"
 FAULTS: Final = "faults"
+PYTEST: Final = "pytest"
 HTML: Final = "html"
-EXPORTS: Final = (JSONL, FAULTS, HTML, *FORMATS)
+EXPORTS: Final = (JSONL, FAULTS, PYTEST, HTML, *FORMATS)
+MAX_FILES: Final = 2_000
+DEFAULT_PATH: Final = "/image"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,33 +101,6 @@ _RANGE: Final = {
     "from": (MOMENT, "Wall time in milliseconds. Default: ten minutes ago."),
     "to": (MOMENT, "Wall time in milliseconds. Default: now."),
 }
-_EVENT: Final = some({"ts": MOMENT, "node": WHOLE, "event": TEXT})
-_ROWS: Final = array(some({"name": TEXT, "topic": TEXT, "partition": WHOLE, "isr": array(WHOLE), "standing": TEXT}))
-_NODE: Final = some(
-    {
-        "id": WHOLE,
-        "roles": array(TEXT),
-        "process": {"enum": ["running", "paused", "stopped", "unknown"]},
-        "life": {"enum": ["alive", "silent", "paused", "dead", "unknown"]},
-        "heard_ms": maybe(MOMENT),
-        "status": maybe(some({})),
-    }
-)
-_STATE: Final = some(
-    {
-        "t": MOMENT,
-        "nodes": array(_NODE),
-        "quorum": some(
-            {"verdict": some({"kind": TEXT, "leader": maybe(WHOLE), "epoch": maybe(WHOLE)}), "claims": array(some({}))}
-        ),
-        "partitions": some({}),
-        "faults": array(some({})),
-        "headlines": array(some({"level": TEXT, "text": TEXT})),
-        "clients": array(some({"client": TEXT, "topic": TEXT, "acked": WHOLE})),
-        "matching": WHOLE,
-        "rows": _ROWS,
-    }
-)
 _FAULT: Final = {
     **some(
         {
@@ -185,9 +163,10 @@ CALLS: Final = (
     Call(
         name="state",
         pages=(LIVE,),
-        words="What every node says, who leads, which faults there are, and what is wrong.",
-        query=_FILTER,
-        answer=_STATE,
+        words="What every node says, who leads, which faults there are, and what is wrong; with at, what was heard until then.",
+        query={**_FILTER, "at": (MOMENT, "Wall time in milliseconds, of the last minutes. Default: now.")},
+        answer=STATE,
+        refusals=(400, 404),
     ),
     Call(
         name="stream",
@@ -258,7 +237,7 @@ CALLS: Final = (
             "name": (text(MAX_NAME), "Only events of this name, such as partition.leader_started."),
             "limit": (whole(1, MAX_EVENTS), f"Default: {DEFAULT_EVENTS}."),
         },
-        answer=obj({"events": array(_EVENT), "recorded": WHOLE}),
+        answer=obj({"events": array(EVENT), "recorded": WHOLE}),
         refusals=(400,),
     ),
     Call(
@@ -269,8 +248,51 @@ CALLS: Final = (
             "from": (MOMENT, "The offset of the first one."),
             "max": (whole(1, MAX_EVENTS), f"Default: {DEFAULT_EVENTS}."),
         },
-        answer=obj({"records": array(_EVENT), "recorded": WHOLE}),
+        answer=obj({"records": array(EVENT), "recorded": WHOLE}),
         refusals=(400,),
+    ),
+    Call(
+        name="record",
+        at="metadata/{offset}",
+        parts={"offset": (MOMENT, "Where it is in the metadata log.")},
+        pages=(LIVE,),
+        words="One record of the metadata log, also one that was lost and one that took its place, why it was written, and what "
+        "nodes made of it.",
+        answer=obj(
+            {
+                "offset": MOMENT,
+                "records": array(some({"ts": MOMENT, "by": WHOLE, "offset": MOMENT, "record": TEXT, "lost": maybe(MOMENT)})),
+                "stories": array(some({"kind": TEXT, "title": TEXT})),
+            }
+        ),
+        refusals=(400, 404),
+    ),
+    Call(
+        name="image",
+        pages=(LIVE,),
+        words="The metadata after one record, from the log of a controller of this machine: what kraftlite metadata shell shows, "
+        "without credentials.",
+        query={
+            "at_offset": (
+                MOMENT,
+                "The record. Default: the last that is committed, or when no quorum answers the last there is.",
+            ),
+            "path": (
+                text(MAX_NAME),
+                f"Which part, with wildcards, such as /image/topics/byName/orders. Default: {DEFAULT_PATH}.",
+            ),
+        },
+        answer=obj(
+            {
+                "offset": WHOLE,
+                "epoch": WHOLE,
+                "committed": FLAG,
+                "files": {"type": "object", "additionalProperties": TEXT},
+                "more": FLAG,
+                "notes": array(TEXT),
+            }
+        ),
+        refusals=(400, 404, 409),
     ),
     Call(
         name="quorum",
@@ -309,7 +331,8 @@ CALLS: Final = (
         name="export",
         pages=(LIVE,),
         words="What happened, for another tool: the stories of one subject; with jsonl the events, a line each; with faults the "
-        "ledger as kraftlite sim --fault takes it; with html the page of the last minutes in one file, by the operator's link.",
+        "ledger as kraftlite sim --fault takes it; with pytest the same as a test of an embedded cluster; with html the page of "
+        "the last minutes in one file, by the operator's link.",
         query={
             "format": ({"enum": list(EXPORTS)}, "Default: jsonl."),
             "kind": (TEXT, "As of stories. Default: cluster."),

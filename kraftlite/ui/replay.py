@@ -28,7 +28,7 @@ from kraftlite.obs.recording_reader import (
     Status,
     Turn,
 )
-from kraftlite.ui.fold import Judge, page_of, state_of
+from kraftlite.ui.fold import Judge, page_of, quorum_of, state_of
 from kraftlite.ui.quorum_tail import records, votes
 from kraftlite.ui.reports import Reports, add_clients, outages
 from kraftlite.ui.timeline import Span, epochs_of, lane_names, lanes_of, recent_stories, stories_of
@@ -83,14 +83,20 @@ class Replay:
     def sorted_nodes(self) -> list[NodeWords]:
         return [self.nodes[node_id] for node_id in sorted(self.nodes)]
 
-    def state(self, at_ms: int, faults: list[Fault]) -> dict[str, Any]:
+    def judge_at(self, at_ms: int) -> None:
+        """Remember since when everything stands as it does."""
+        nodes = self.sorted_nodes()
+        self.judge.partitions(nodes, at_ms)
+        quorum_of(nodes, at_ms, self.judge.memory)
+
+    def state(self, at_ms: int, faults: list[Fault], wanted: str = "") -> dict[str, Any]:
         """The `state` and the `partitions` of the page, in the shape in which the live page's stream has them."""
         nodes = self.sorted_nodes()
         parts = self.judge.partitions(nodes, at_ms)
         state = state_of(nodes, parts, faults, at_ms, self.judge.memory)
         add_clients(state, self.reports, at_ms)
         state.update(recorded=0, gone=None, self={"late_ms": 0, "every_ms": self._every_ms, "pages": 1})
-        return {"state": state, "partitions": page_of(parts["rows"], "")}
+        return {"state": state, "partitions": page_of(parts["rows"], wanted)}
 
 
 @dataclass(slots=True)
@@ -140,6 +146,29 @@ def _summary(lines: Iterable[Line]) -> _Summary:
     found.ledger.sort(key=lambda event: event.ms)
     found.notes.sort(key=lambda note: note.ts)
     return found
+
+
+def state_at(lines: Iterable[Line], ledger: list[Recorded], at_ms: int, wanted: str = "") -> dict[str, Any] | None:
+    """The state at the last moment of the recording that is not after `at_ms`, with the partitions whose names have `wanted` in
+    them; None when it begins later. All moments before are judged: a verdict may depend on how long it has lasted."""
+    walk = iter(lines)
+    header = next(walk)
+    assert isinstance(header, Header)
+    replay, ts = Replay(header), None
+    for line in walk:
+        if isinstance(line, Recorded | Note | LeftOut | End | Header):
+            continue
+        if line.ts > at_ms:
+            break
+        if ts is not None and line.ts != ts:
+            replay.judge_at(ts)
+        ts = line.ts
+        replay.take(line)
+    if ts is None:
+        return None
+    faults = faults_of([event for event in ledger if event.ms <= ts], ts)
+    found = replay.state(ts, faults, wanted)
+    return {**found["state"], **found["partitions"]}
 
 
 def states(lines: Iterable[Line], ledger: list[Recorded], keep_every: int = 1) -> Iterator[tuple[int, dict[str, Any]]]:

@@ -38,3 +38,32 @@ def obj(properties: Mapping[str, Schema], required: Sequence[str] | None = None)
     """An object that has these, or those `required`, and no others."""
     found = {**some(properties), "additionalProperties": False}
     return found if required is None else {**found, "required": list(required)}
+
+
+EVENT: Final = some({"ts": MOMENT, "node": WHOLE, "event": TEXT})
+ROWS: Final = array(some({"name": TEXT, "topic": TEXT, "partition": WHOLE, "isr": array(WHOLE), "standing": TEXT}))
+NODE: Final = some(
+    {
+        "id": WHOLE,
+        "roles": array(TEXT),
+        "process": {"enum": ["running", "paused", "stopped", "unknown"]},
+        "life": {"enum": ["alive", "silent", "paused", "dead", "unknown"]},
+        "heard_ms": maybe(MOMENT),
+        "status": maybe(some({})),
+    }
+)
+STATE: Final = some(
+    {
+        "t": MOMENT,
+        "nodes": array(NODE),
+        "quorum": some(
+            {"verdict": some({"kind": TEXT, "leader": maybe(WHOLE), "epoch": maybe(WHOLE)}), "claims": array(some({}))}
+        ),
+        "partitions": some({}),
+        "faults": array(some({})),
+        "headlines": array(some({"level": TEXT, "text": TEXT})),
+        "clients": array(some({"client": TEXT, "topic": TEXT, "acked": WHOLE})),
+        "matching": WHOLE,
+        "rows": ROWS,
+    }
+)

@@ -20,7 +20,7 @@ MAX_STEPS: Final = 60
 MAX_EPOCHS: Final = 12
 _OVERVIEW: Final = frozenset(
     {"fenced", "unfenced", "died", "paused", "faulted", "log_dir_failed", "fault", "elected", "resigned", "leader_changed"}
-    | {"truncated", "stopped", "started", "not_writable", "hw_stalled"}
+    | {"truncated", "stopped", "started", "not_writable", "hw_stalled", "log_damaged", "voters", "level"}
 )
 """The kinds of stories that the overview lists."""
 

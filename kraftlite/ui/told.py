@@ -16,13 +16,14 @@ from kraftlite.obs.export import FORMATS
 from kraftlite.obs.recording_reader import RecordingError, read_bytes
 from kraftlite.ui.annotations import TAGS, marks
 from kraftlite.ui.answers import DEFAULT_SPAN_MS, refusal, shown_of
-from kraftlite.ui.calls import DEFAULT_EVENTS, EXPORTS, FAULTS, HTML, JSONL, MAX_EVENTS, MAX_NAME
+from kraftlite.ui.calls import DEFAULT_EVENTS, EXPORTS, FAULTS, HTML, JSONL, MAX_EVENTS, MAX_NAME, PYTEST
 from kraftlite.ui.claims import partition_claims
 from kraftlite.ui.export import html_of
 from kraftlite.ui.fault_lines import fault_lines
 from kraftlite.ui.fold import CONTROLLER, quorum_of
 from kraftlite.ui.guard import OPERATOR
 from kraftlite.ui.hear import now_ms
+from kraftlite.ui.pytest_lines import pytest_lines
 from kraftlite.ui.quorum_tail import records, votes
 from kraftlite.ui.replay import tape_of
 from kraftlite.ui.timeline import epochs_of
@@ -54,7 +55,7 @@ class Told:
         self._telling = telling
         self._interesting = interesting
         self.handlers: dict[str, Callable[[Request], Any]] = {
-            name: _checked(answer)
+            name: checked(answer)
             for name, answer in (
                 ("annotations", self._annotations),
                 ("events", self._events),
@@ -142,6 +143,9 @@ class Told:
                 return "".join(f"{json.dumps(line)}\n" for line in found)
             if form == FAULTS:
                 return "".join(f"{line}\n" for line in fault_lines(history.faults, since_ms, now_ms()))
+            if form == PYTEST:
+                cluster = self._watcher.cluster
+                return pytest_lines(history.faults, since_ms, controllers=cluster.controllers, brokers=cluster.brokers)
             told = explain(history, subject, since_ms=since_ms, clock=WallClock())
             return FORMATS[form](told) if told.stories else None
 
@@ -151,7 +155,8 @@ class Told:
             return refusal(404, str(error))
         if text is None:
             return refusal(404, f"{subject}: no story to export: nothing that changed it is recorded in this time")
-        return PlainTextResponse(text, headers=_as_file(f"kraftlite-{form}.txt"))
+        name = "test_kraftlite_faults.py" if form == PYTEST else f"kraftlite-{form}.txt"
+        return PlainTextResponse(text, headers=_as_file(name))
 
     async def _save(self, request: Request) -> Response:
         """The page of what was heard lately, in one file."""
@@ -171,7 +176,7 @@ def _as_file(name: str) -> dict[str, str]:
     return {"Content-Disposition": f'attachment; filename="{name}"'}
 
 
-def _checked(answer: Callable[[Request], Any]) -> Callable[[Request], Any]:
+def checked(answer: Callable[[Request], Any]) -> Callable[[Request], Any]:
     async def serve(request: Request) -> Response:
         try:
             found: Response = await answer(request)

@@ -186,6 +186,10 @@ class Watcher:
         kept = self.kept or Kept()
         return kept.recording(header_of(self.cluster), self.record.since(0)[1])
 
+    def words_of_late(self) -> bytes:
+        """The same without events."""
+        return (self.kept or Kept()).recording(header_of(self.cluster), [])
+
     async def _hear(self, node_id: int) -> None:
         hearing = Hearing(self._transport, lambda: self.nodes.get(node_id), self.news_ms)
         hearing.news, hearing.lost = self.tell, self.hurry

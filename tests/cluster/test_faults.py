@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import urllib.error
 from collections.abc import Iterator
 from typing import Any
 
@@ -17,7 +18,9 @@ from kraftlite.cli.main import cli
 from kraftlite.local import faults as local_faults
 from kraftlite.local.ledger import read_faults
 from kraftlite.testing import ProcessFaults
+from kraftlite.ui import beside
 from tests.harness.local import Cluster, described_by, running, wait_for
+from tests.harness.page_api import Page
 
 pytestmark = [pytest.mark.cluster, pytest.mark.xdist_group("faulty-cluster")]
 
@@ -89,6 +92,41 @@ def test_a_fault_whose_author_is_killed_ends_by_itself_and_the_ledger_says_so(cl
     wait_for("it has ended", lambda: not listed(cluster))
     found = next(it for it in read_faults(cluster.data_dir) if line.startswith(it.id))
     assert (found.ended_how, str(found.ended_by)) == ("its time was over", "node 2 (node)")
+
+
+def test_the_page_heals_all_at_once_and_what_it_began_ends_also_when_it_is_killed(cluster: Cluster) -> None:
+    """Each node is asked. Faults by command, by a test and by the page are in one ledger, with who."""
+    pytest.importorskip("uvicorn")
+    page = Page(beside.start(cluster.data_dir))
+    try:
+        assert fault(cluster, "cut", "2", "controller", "--for", "10m").exit_code == 0
+        ProcessFaults(cluster.data_dir).slow_disk(1, 1)
+        page.act("cut", 2, other=3, for_ms=600_000)
+        page.act("api-slow", 3, amount=1_000, for_ms=600_000)
+        wanted = [(1, "cut"), (1, "disk-slow"), (2, "cut"), (2, "cut"), (3, "api-slow"), (3, "cut")]
+        assert sorted((it["node"], it["kind"]) for it in listed(cluster)) == wanted
+        wait_for("the pace allows it", lambda: _healed(page))
+        assert listed(cluster) == []
+        ledger = [it for it in read_faults(cluster.data_dir) if it.ended_by is not None and it.ended_by.door == "api"]
+        assert {it.by.door for it in ledger[-4:]} == {"cli", "testing", "api"}
+        assert all(it.ended_ms is not None and it.by.who for it in ledger[-4:])
+        page.act("disk-slow", 2, amount=1_000, for_ms=3_000)
+        assert [it["kind"] for it in listed(cluster)] == ["disk-slow"]
+        process = beside.find(cluster.data_dir)
+        assert process is not None
+        os.kill(process.pid, signal.SIGKILL)
+        wait_for("it has ended", lambda: not listed(cluster))
+        wait_for("its node says so", lambda: read_faults(cluster.data_dir)[-1].ended_how == "its time was over")
+    finally:
+        beside.stop(cluster.data_dir)
+
+
+def _healed(page: Page) -> bool:
+    try:
+        return bool(page.heal())
+    except urllib.error.HTTPError as error:
+        assert error.code == 429
+        return False
 
 
 def test_a_client_is_refused_so_many_times_by_the_calls_of_a_test(cluster: Cluster, topic: str) -> None:

@@ -140,10 +140,12 @@ def spark_stack(stack: None) -> None:
 
 
 def alive_workers() -> int:
-    from urllib.request import urlopen
-
-    with urlopen(f"http://localhost:{os.environ.get('SPARK_UI_PORT', '8080')}/json/", timeout=10) as answer:
-        return int(json.load(answer)["aliveworkers"])
+    """Those that the master tells of; 0 also while its page is not there yet: Spark listens first, and adds its pages then."""
+    try:
+        with urllib.request.urlopen(f"http://localhost:{os.environ.get('SPARK_UI_PORT', '8080')}/json/", timeout=10) as answer:
+            return int(json.load(answer)["aliveworkers"])
+    except OSError:
+        return 0
 
 
 def pipeline(job: str, *args: str) -> Any:

@@ -3,7 +3,7 @@
 import { h } from "./dom.js";
 import { clock, span } from "./words.js";
 
-const SIGNS = { fault: "✸", elected: "★", leader_changed: "◆", not_writable: "▌", fenced: "▲", unfenced: "△", died: "╳", paused: "‖", truncated: "✂", started: "↑", stopped: "↓", hw_stalled: "▌" };
+const SIGNS = { fault: "✸", elected: "★", leader_changed: "◆", not_writable: "▌", fenced: "▲", unfenced: "△", died: "╳", paused: "‖", truncated: "✂", started: "↑", stopped: "↓", hw_stalled: "▌", log_damaged: "✖", voters: "⚑", level: "⇧" };
 
 /** `seek`: go to a time, where that can be done. `open`: the newest one is open. */
 export function stories(found, empty, seek, open = false) {

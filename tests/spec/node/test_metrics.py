@@ -35,12 +35,6 @@ LABELS = {
 """The bounds: `kraftlite.metrics.partitions.max` for topics and partitions, 100 series of each quota, 50 of software."""
 
 
-KAFKAS_UNITS = {
-    "kafka_server_broker_metadata_metrics_last_applied_record_lag_ms",
-    "kafka_server_brokermetadatametrics_last_applied_record_lag_ms",
-}
-
-
 async def test_tm_12_what_a_node_has_of_the_metadata(tmp_path: Path) -> None:
     """Levels, the last record, snapshots and the log's end, as Kafka's MBeans tell them."""
     cluster = MemCluster(tmp_path, combined=1)
@@ -64,7 +58,7 @@ async def test_tm_12_what_a_node_has_of_the_metadata(tmp_path: Path) -> None:
     assert one("kafka_server_raftmetrics_log_end_epoch") == node.raft.raft_epoch
     assert one("kafka_server_broker_metadata_metrics_ignored_static_voters") == 0
     time_ms = one("kafka_server_broker_metadata_metrics_last_applied_record_timestamp")
-    assert time_ms > 0 and one("kafka_server_broker_metadata_metrics_last_applied_record_lag_ms") < 120_000
+    assert time_ms > 0
     assert one("kafka_server_snapshotemitter_latestsnapshotgeneratedbytes") == 0
     await node.snapshotter._write(node.loader.image)
     found = samples(metrics.render().decode())
@@ -96,7 +90,7 @@ async def test_the_page_of_a_node_obeys_the_rules_of_prometheus(tmp_path: Path) 
         assert len(family.documentation.split()) >= 3 and family.documentation.endswith("."), family.name
         assert family.type == "unknown" or not family.name.endswith(RESERVED), family.name
         short = {"ms", "us", "ns", "sec", "kb", "mb"} & set(family.name.split("_"))
-        assert not short or family.name in KAFKAS_UNITS, "units have whole names"
+        assert not short, "units have whole names, or promtool complains"
         endings = {
             "counter": {"_total"},
             "gauge": {""},

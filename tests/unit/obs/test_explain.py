@@ -461,7 +461,8 @@ def test_a_follower_cuts_off_what_the_new_leader_does_not_have() -> None:
     trace.say(30.1, 2, log.LogTruncated(tp=TP, offset=100, old_leo=120, leo=100, hw=100))
     trace.say(30.1, 2, partition.Diverged(tp=TP, epoch=4, end_offset=100, old_leo=120, leo=100))
     story = trace.story("truncated")
-    assert story.facts == {"partition": "orders-0", "broker": 2, "old_leo": 120, "leo": 100, "committed_lost": True}
+    assert story.facts == {"partition": "orders-0", "broker": 2, "old_leo": 120, "leo": 100, "committed_lost": 10}
+    assert story.title.endswith("from 120 to 100, and offsets 100 to 109 were committed: 10 records are lost")
     assert story.chain.endswith("broker 2 follows 3 ▸ logs differ ▸ broker 2 truncated 120→100")
     assert "PARTITION_CHANGE @1841" in story.chain and "they had been committed" in story.steps[-1].what
 
