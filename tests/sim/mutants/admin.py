@@ -260,7 +260,7 @@ def cluster_default_not_applied(patch: Patch) -> None:
     """CM-52; KAFKA-15604's class: dynamic defaults that are stored, described and not acted on."""
     patch.edit(
         BrokerMetadataPublisher,
-        "_apply_configs",
+        "_topics_of",
         ("if any(self._configs.concerns_this_broker(kind, name) for kind, name in changed):", "if False:"),
     )
 
