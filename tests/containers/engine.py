@@ -58,6 +58,21 @@ def healthy() -> None:
         eventually(f"{name} healthy", lambda n=name: docker("inspect", "-f", "{{.State.Health.Status}}", n) == "healthy")
 
 
+def _up(secure: str) -> None:
+    """Start the nodes. A published port may be that of somebody's outgoing connection for a while: machines choose those from
+    32768 on."""
+    deadline = time.monotonic() + 120
+    while True:
+        try:
+            compose("up", "-d", secure=secure)
+        except AssertionError as error:
+            if "address already in use" not in str(error) or time.monotonic() > deadline:
+                raise
+            time.sleep(2)  # an engine offers nothing to wait on
+        else:
+            return
+
+
 @contextlib.contextmanager
 def cluster(secure: str = "") -> Iterator[None]:
     """The six nodes, from new images; skips where no engine answers."""
@@ -66,7 +81,7 @@ def cluster(secure: str = "") -> Iterator[None]:
     compose("--profile", "spark", "--profile", "observe", "down", "-v")
     try:
         compose("build", "kafka-1")  # the others' image, too
-        compose("up", "-d", secure=secure)
+        _up(secure)
         healthy()
         yield
     finally:
