@@ -25,7 +25,7 @@ LONG_MODULES = {
     "tests/unit/audit/test_audit.py": 831,
     "tests/unit/columns/test_records.py": 551,
     "tests/unit/coordinator/test_consumer_groups.py": 565,
-    "tests/unit/obs/test_explain.py": 671,
+    "tests/unit/obs/test_explain.py": 615,
     "tests/unit/sim/test_checkers_metadata.py": 609,
     "tests/unit/sim/test_checkers_replication.py": 665,
     "tests/unit/spark/test_segment_source.py": 510,
