@@ -326,7 +326,7 @@ def test_to_23_to_24_log_dump_of_a_whole_cluster(cluster: Cluster) -> None:
     everything = good("log", "dump", cluster.data_dir)
     assert "key: k payload: v" in everything
     assert '"type":"TOPIC_RECORD"' in everything
-    assert "SNAPSHOT_HEADER" in everything
+    assert "SnapshotHeader" in everything
     assert "node.log" not in everything
     leader = cluster.leader("dumped")
     log = Path(cluster.node(leader).data_dir) / "dumped-0" / f"{0:020d}.log"
