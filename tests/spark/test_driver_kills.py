@@ -25,7 +25,7 @@ from tests.harness.spark_runs import Sent, fill, numbered, values, values_of
 pytestmark = [pytest.mark.spark]
 
 ROOT = Path(__file__).parents[2]
-LIMIT_S = 60.0
+LIMIT_S = 240.0
 FRESH = 120
 """Records for each start, of two days: at least a batch."""
 
