@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from typing import Final, NamedTuple
 from uuid import UUID
 
+from kraftlite.broker.handlers.metadata import TopicQuery
 from kraftlite.broker.metadata_cache import BrokerEndpoint, PartitionMetadata, TopicMetadata
 from kraftlite.model.ids import ZERO_UUID
 from kraftlite.protocol.errors import ProtocolViolation
@@ -39,17 +40,10 @@ _PARTITION_V0 = struct.Struct(">hii")
 _PARTITION_V7 = struct.Struct(">hiii")
 
 
-class MetadataTopic(NamedTuple):
-    """A topic, named by id when that is not None."""
-
-    name: str | None
-    topic_id: UUID | None
-
-
 class MetadataRequest(NamedTuple):
     """A Metadata request. Before v4 a request always allows creation."""
 
-    topics: list[MetadataTopic] | None
+    topics: list[TopicQuery] | None
     """None: all."""
     allow_auto_topic_creation: bool
     cluster_operations: bool
@@ -61,7 +55,7 @@ class MetadataRequest(NamedTuple):
 def parse_metadata(view: memoryview, pos: int, version: int) -> MetadataRequest:
     flexible = version >= METADATA_FLEXIBLE
     count, pos = read_array_length(view, pos, flexible)
-    topics: list[MetadataTopic] | None = None
+    topics: list[TopicQuery] | None = None
     if count is not None and not (count == 0 and version == 0):
         topics = []
         for _ in range(count):
@@ -74,7 +68,7 @@ def parse_metadata(view: memoryview, pos: int, version: int) -> MetadataRequest:
                 pos = skip_tags(view, pos)
             if name is None and version < METADATA_TOPIC_IDS:
                 raise ProtocolViolation("null where a topic name must be")
-            topics.append(MetadataTopic(name, topic_id))
+            topics.append(TopicQuery(name, topic_id))
     elif count is None and version == 0:
         raise ProtocolViolation("null where the topics must be")
     allow = True

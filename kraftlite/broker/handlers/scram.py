@@ -6,7 +6,7 @@ Source: KIP-554; CM-59.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -18,6 +18,7 @@ from kraftlite.model.messages.security import (
     AlterUserScramCredentialsResponse,
     ScramResult,
 )
+from kraftlite.security.scram import NUMBERS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,21 +56,17 @@ def _check_size(request: AlterUserScramCredentialsRequest) -> None:
         raise ApiError(ErrorCode.POLICY_VIOLATION, f"{count} credentials in one request: allowed are {MAX_CHANGES}")
 
 
-def describe_scram(ctx: BrokerContext, users: Sequence[str] | None) -> list[ScramUser]:
-    """All users that have credentials for None or none."""
-    by_user: dict[str, list[tuple[int, int]]] = {}
+def describe_scram(ctx: BrokerContext, users: Sequence[str] | None) -> Iterator[ScramUser]:
+    """All users that have credentials for None or none; one by one, since a client says how many it means."""
     credentials = ctx.metadata.image.scram.credentials
-    for name, mechanism in credentials:
-        by_user.setdefault(name, []).append((mechanism, credentials[name, mechanism].iterations))
     count = Counter(users or ())
-    found = []
-    for user in dict.fromkeys(users) if users else by_user:
+    for user in dict.fromkeys(users or (name for name, _mechanism in credentials)):
+        known = tuple((it, credentials[user, it].iterations) for it in NUMBERS.values() if (user, it) in credentials)
         if count[user] > 1:
             message = f"Cannot describe SCRAM credentials for the same user twice in a single request: {user}"
-            found.append(ScramUser(user=user, error=ErrorCode.DUPLICATE_RESOURCE, message=message))
-        elif user not in by_user:
+            yield ScramUser(user=user, error=ErrorCode.DUPLICATE_RESOURCE, message=message)
+        elif not known:
             message = f"Attempt to describe a user credential that does not exist: {user}"
-            found.append(ScramUser(user=user, error=ErrorCode.RESOURCE_NOT_FOUND, message=message))
+            yield ScramUser(user=user, error=ErrorCode.RESOURCE_NOT_FOUND, message=message)
         else:
-            found.append(ScramUser(user=user, error=ErrorCode.NONE, message=None, credentials=tuple(by_user[user])))
-    return found
+            yield ScramUser(user=user, error=ErrorCode.NONE, message=None, credentials=known)

@@ -140,7 +140,7 @@ DESCRIPTIONS: Final[Mapping[str, Callable[[BrokerContext, Any], Any]]] = {
     "lookup": lambda ctx, queries: metadata.find_topics(ctx, queries, creator=CREATOR),
     "quotas": lambda ctx, filters: quotas.describe_quotas(ctx, filters, strict=False),
     "strict quotas": lambda ctx, filters: quotas.describe_quotas(ctx, filters, strict=True),
-    "scram": scram.describe_scram,
+    "scram": lambda ctx, users: list(scram.describe_scram(ctx, users)),
     "log dirs": log_dirs.describe_log_dirs,
     "producers": producers.describe_producers,
 }

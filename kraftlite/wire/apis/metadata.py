@@ -128,7 +128,7 @@ def metadata_api(encoded: EncodedTopics) -> Api:
             call.spawn(lambda: _metadata_off_loop(call, request, encoded), "kafka-Metadata")
             return
         creator = call.on_behalf if request.allow_auto_topic_creation else None
-        found = find_topics(call.ctx, _queries(request), creator=creator)
+        found = find_topics(call.ctx, request.topics, creator=creator)
         if len(found.known) + sum(len(topic.partitions) for topic in found.known[:OFF_LOOP_FROM]) > OFF_LOOP_FROM:
             call.spawn(lambda: _metadata_off_loop(call, request, encoded), "kafka-Metadata")
             return
@@ -185,9 +185,9 @@ async def _seen(call: Call, request: MetadataRequest, rights: Rights) -> Seen:
     queries: list[TopicQuery] = []
     denied: list[TopicMetadata] = []
     operations: dict[str, int] = {}
-    asked = _queries(request)
+    asked = request.topics
     by_id = any(query.topic_id is not None for query in asked or ())
-    async for query in each([TopicQuery(topic.name, None) for topic in image.topics] if asked is None else asked):
+    async for query in each((TopicQuery(topic.name, None) for topic in image.topics) if asked is None else asked):
         if by_id:
             topic = None if query.topic_id is None else image.topics.topic_by_id(query.topic_id)
         else:
@@ -229,7 +229,7 @@ async def _metadata_off_loop(call: Call, request: MetadataRequest, encoded: Enco
     image, everything = ctx.metadata.image if seen is None else seen.image, _topic_operations(request)
     brokers, controller_id, known = encoded.brokers(call), _controller(call), encoded.known(image)
     cost = len(image.topics.by_id) if request.topics is None else len(request.topics)
-    queries, denied = (_queries(request), []) if seen is None else (seen.queries, seen.refused)
+    queries, denied = (request.topics, []) if seen is None else (seen.queries, seen.refused)
     on_cluster = CLUSTER_OPERATIONS if seen is None else seen.on_cluster
 
     def on_topic(name: str | None) -> int:
@@ -271,10 +271,6 @@ def _is_small(image: MetadataImage, queries: Sequence[TopicQuery]) -> bool:
         return False
     topics = [image.topics.topic(query.name) for query in queries if query.name is not None]
     return len(queries) + sum(len(topic.partitions) for topic in topics if topic is not None) <= OFF_LOOP_FROM
-
-
-def _queries(request: MetadataRequest) -> list[TopicQuery] | None:
-    return None if request.topics is None else [TopicQuery(topic.name, topic.topic_id) for topic in request.topics]
 
 
 def _topic_operations(request: MetadataRequest) -> int:

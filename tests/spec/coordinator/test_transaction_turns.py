@@ -27,7 +27,9 @@ from tests.harness.transaction_world import B, Logged, TransactionWorld, world
 
 S = TransactionState
 E = ErrorCode
-LONGEST_MS: Final = 100
+LONGEST_MS: Final = 250
+"""Of CPU. A batch of 500 records takes 30, and three times that where the processor is shared; a hundred thousand ids at once a
+second and more."""
 MANY: Final = 3 * AT_ONCE + 1
 
 
