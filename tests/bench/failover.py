@@ -9,6 +9,7 @@ import signal
 import statistics
 import threading
 import time
+from collections.abc import Collection
 from typing import Any
 
 from tests.bench.cluster import BenchCluster, Node, until
@@ -203,15 +204,15 @@ def whole(bootstrap: str, topic: str) -> bool:
     return bool(partitions) and all(len(p.isr) == len(p.replicas) and p.leader is not None for p in partitions)
 
 
-def serves(bootstrap: str, topic: str, count: int) -> bool:
+def serves(bootstrap: str, topic: str, partitions: Collection[int]) -> bool:
     """Whether the leader of each of these partitions answers for it."""
     from confluent_kafka import KafkaException, TopicPartition
     from confluent_kafka.admin import OffsetSpec
 
-    asked = {TopicPartition(topic, index): OffsetSpec.latest() for index in range(count)}
+    asked = {TopicPartition(topic, index): OffsetSpec.latest() for index in partitions}
     answers = admin(bootstrap).list_offsets(asked, request_timeout=30)
     try:
-        return len([answer.result(60) for answer in answers.values()]) == count
+        return len([answer.result(60) for answer in answers.values()]) == len(partitions)
     except KafkaException:
         return False
 
@@ -226,7 +227,7 @@ def big_topic() -> dict[str, Any]:
         before = {node.node_id: node.cpu_s for node in cluster.nodes() if "broker" in node.roles}
         begin = time.perf_counter()
         answered = create(bootstrap, "big", partitions, 3)
-        until("all serve", lambda: serves(bootstrap, "big", partitions), every_s=0.1)
+        until("all serve", lambda: serves(bootstrap, "big", range(partitions)), every_s=0.1)
         served = time.perf_counter() - begin
         cpu = [node.cpu_s - before[node.node_id] for node in cluster.nodes() if node.node_id in before]
     return {

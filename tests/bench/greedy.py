@@ -169,7 +169,7 @@ def greedy_connections() -> dict[str, Any]:
             address = (host, int(port))
             for topic in ("big", "good"):
                 create(node.kafka, topic, 1, 1)
-                until(f"{topic} is served", lambda topic=topic, kafka=node.kafka: serves(kafka, topic, 1))
+                until(f"{topic} is served", lambda topic=topic, kafka=node.kafka: serves(kafka, topic, [0]))
             fill(address)
             before = node.rss_mib
             ready, over = context.Event(), context.Event()

@@ -183,7 +183,7 @@ def long_requests() -> dict[str, Any]:
         host, port = node.kafka.rsplit(":", 1)
         address = (host, int(port))
         create(node.kafka, "events", 1, 1)
-        until("events is served", lambda: serves(str(node.kafka), "events", 1))
+        until("events is served", lambda: serves(str(node.kafka), "events", [0]))
         _coordinators(address)
         beside = Beside(address, node)
         worst: list[tuple[float, str]] = []

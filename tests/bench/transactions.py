@@ -86,7 +86,7 @@ class Side:
         self.topics += 1
         name = f"transactions-{self.topics}"
         create(self.bootstrap, name, partitions, replication, min_insync_replicas=str(min(2, replication)))
-        until("led and whole", lambda: whole(self.bootstrap, name) and serves(self.bootstrap, name, partitions))
+        until("led and whole", lambda: whole(self.bootstrap, name) and serves(self.bootstrap, name, range(partitions)))
         return name
 
 
