@@ -12,7 +12,7 @@ from kraftlite.replication.partition import Partition
 from tests.sim.mutants.catalog import mutant
 from tests.sim.mutants.lenses import configured, playing, together, tuned
 from tests.sim.mutants.patching import Patch
-from tests.sim.mutants.scenes import deaf_controllers, failing_starts, two_histories
+from tests.sim.mutants.scenes import deaf_controllers, failing_while_fenced, lonely_leaders
 
 
 @mutant(
@@ -50,7 +50,7 @@ def failed_directory_keeps_leaders(patch: Patch) -> None:
     "unfenced-into-a-failed-directory",
     "a broker that is unfenced leads in a directory that has failed",
     expects=("83",),
-    lens=playing(failing_starts),
+    lens=together(configured(replica_high_watermark_checkpoint_interval_ms="50"), playing(failing_while_fenced, pause_ms=3_000)),
 )
 def unfenced_into_a_failed_directory(patch: Patch) -> None:
     """JB-06: one heartbeat may say both."""
@@ -71,7 +71,7 @@ def moved_before_it_is_whole(patch: Patch) -> None:
     "copy-is-not-cut",
     "a copy keeps what its replica has cut off",
     expects=("28", "25", "30", "24", "80", "liveness"),
-    lens=together(configured(replica_alter_log_dirs_io_max_bytes_per_second="5000"), playing(two_histories)),
+    lens=together(configured(replica_alter_log_dirs_io_max_bytes_per_second="5000"), playing(lonely_leaders)),
 )
 def copy_is_not_cut(patch: Patch) -> None:
     """JB-10: KAFKA-16297."""
