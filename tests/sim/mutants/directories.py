@@ -9,10 +9,11 @@ from kraftlite.controller.directory_control import DirectoryControl
 from kraftlite.controller.election_control import ElectionControl
 from kraftlite.log.log import Log
 from kraftlite.replication.partition import Partition
+from kraftlite.sim.workloads import directories as workload
 from tests.sim.mutants.catalog import mutant
 from tests.sim.mutants.lenses import configured, playing, together, tuned
 from tests.sim.mutants.patching import Patch
-from tests.sim.mutants.scenes import deaf_controllers, failing_while_fenced, lonely_leaders
+from tests.sim.mutants.scenes import deaf_controllers, failing_places, failing_while_fenced, lonely_leaders
 
 
 @mutant(
@@ -78,7 +79,17 @@ def copy_is_not_cut(patch: Patch) -> None:
     patch.set(LogMoves, "_diverging", staticmethod(lambda copy, current: None))
 
 
-@mutant("late-replica-is-not-fetched", "a replica that could not be made at first is fetched from nobody", expects=("31",))
+def reborn_topics(patch: Patch) -> None:
+    """Every run has the administrator whose topics come and go, and who says before where their replicas are to be."""
+    patch.set(workload, "reborn_comes_with", lambda seed: True)
+
+
+@mutant(
+    "late-replica-is-not-fetched",
+    "a replica that could not be made at first is fetched from nobody",
+    expects=("31",),
+    lens=together(reborn_topics, playing(failing_places, pause_ms=200)),
+)
 def late_replica_is_not_fetched(patch: Patch) -> None:
     """RP-33, JB-07: kraftlite's own, found by a topic that is created while directories fail."""
     found = "self.log, self.offline_reason, self.leader_epoch, self.partition_epoch = log, None, -1, -1"

@@ -90,3 +90,12 @@ def lonely_leaders(rng: random.Random, shape: Shape, at_ms: int) -> Sequence[Fau
         return ()
     away_ms = period_ms(shape, "broker.session.timeout.ms", 9_000) + rng.randint(500, 2_500)
     return (FaultPlan(at_ms=at_ms, kind="isolate", target=partition, for_ms=away_ms),)
+
+
+def failing_places(rng: random.Random, shape: Shape, at_ms: int) -> Sequence[FaultPlan]:
+    """A broker starts with all of its directories, and one of them has no room for the replica that is to be made next there."""
+    broker, for_ms = rng.choice(node_ids(shape, "broker")), rng.randint(1_500, 3_000)
+    return (
+        FaultPlan(at_ms=at_ms, kind="stop", target=broker, for_ms=rng.randint(50, 200)),
+        FaultPlan(at_ms=at_ms + 300, kind="dir-no-inodes", target=broker, for_ms=for_ms, amount=rng.randint(1, 2)),
+    )
