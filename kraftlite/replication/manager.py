@@ -282,8 +282,11 @@ class ReplicaManager:
         if partition.log is None:
             try:
                 partition.attach_log(self._open_log(tp, topic_id, assigned), self._logs.checkpointed_hw(tp))
-            except (StorageFault, ApiError, OSError) as error:
+            except (StorageFault, ApiError) as error:
                 partition.fail_to_open(registration, str(error))
+            except OSError as error:
+                partition.fail_to_open(registration, str(error))
+                self.handle_io_error(error, tp)
         self._on_hosted(tp, topic_id, assigned)
         return partition
 

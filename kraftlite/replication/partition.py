@@ -143,9 +143,9 @@ class Partition:
     # --- roles --------------------------------------------------------------------------------------------------------
 
     def attach_log(self, log: Log, checkpointed_hw: int) -> None:
-        """The HW starts from its checkpoint, within [log start, leo] (RP-16). Its role is yet to be heard of."""
+        """The HW starts from its checkpoint, within [log start, leo] (RP-16). Its role is yet to be heard of. Raises OSError."""
+        log.update_hw(checkpointed_hw)  # may read the log, which may fail
         self.log, self.offline_reason, self.leader_epoch, self.partition_epoch = log, None, -1, -1
-        log.update_hw(checkpointed_hw)
 
     def fail_to_open(self, registration: PartitionRegistration, reason: str) -> None:
         """The log is not to be had: stay offline, but know who leads."""

@@ -16,8 +16,8 @@ DISK_FAULTS: Final = ("disk-slow", "disk-stall", "disk-full", "disk-error")
 CLOCK_FAULTS: Final = ("wall-jump",)
 GROUP_FAULTS: Final = ("split", "kill-all", "power-all")
 ALL_FAULTS: Final = NODE_FAULTS + LINK_FAULTS + DISK_FAULTS + CLOCK_FAULTS + GROUP_FAULTS
-SCENE_FAULTS: Final = ("late", "churn", "cut-quorum", "damage", "hold")
-"""Only drawn as part of a scene, or beside all others."""
+SCENE_FAULTS: Final = ("late", "churn", "cut-quorum", "damage", "hold", "dir-no-inodes")
+"""Only drawn as part of a scene, or beside all others; the last one by `log_dir_faults`."""
 SLOW_FAULTS: Final = ("slow-cpu", "stutter", "drift")
 TORN_FAULTS: Final = ("fsync-lost", "short-io", "disk-flaky", "power-mid-write")
 DIRECTORY_FAULTS: Final = ("dir-error", "dir-full", "dir-read-only", "dir-slow", "dir-empty")
@@ -41,7 +41,7 @@ AMBUSHES: Final = tuple(
 """Each waits for a step of a transaction, or of a change of the voters. Drawn by `transaction_scenes` and `membership_scenes`,
 from random streams of their own."""
 ONE_TARGET: Final = frozenset(
-    {*NODE_FAULTS, *DISK_FAULTS, *CLOCK_FAULTS, "cut-quorum", "damage"}
+    {*NODE_FAULTS, *DISK_FAULTS, *CLOCK_FAULTS, "cut-quorum", "damage", "dir-no-inodes"}
     | {*SLOW_FAULTS, *TORN_FAULTS, *DIRECTORY_FAULTS, *FILE_FAULTS, *QUORUM_FAULTS[:-1], "old-software"}
 )
 TWO_TARGETS: Final = frozenset({*LINK_FAULTS, "late", "hold"})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -35,4 +36,21 @@ def draw(seed: int, shape: Shape, duration_ms: int) -> list[FaultPlan]:
         plan = FaultPlan(at_ms=at_ms, kind=rng.choice(KINDS), target=rng.choice(brokers), for_ms=rng.choice((300, 1_500, 4_000)))
         found.append(replace(plan, amount=rng.randint(1, count)))
         at_ms += plan.for_ms + rng.randint(200, 4_000)
-    return found
+    return sorted([*found, *_without_inodes(seed, brokers, count, duration_ms)], key=lambda it: it.at_ms)
+
+
+def _without_inodes(seed: int, brokers: Sequence[str], count: int, duration_ms: int) -> list[FaultPlan]:
+    """In a third of the seeds, and from a stream of its own."""
+    rng = random.Random(f"log-dir-faults/inodes/{seed}")
+    if rng.randrange(3):
+        return []
+    return [
+        FaultPlan(
+            at_ms=rng.randrange(duration_ms),
+            kind="dir-no-inodes",
+            target=rng.choice(brokers),
+            for_ms=rng.randint(1_000, 6_000),
+            amount=rng.randint(1, count),
+        )
+        for _ in range(rng.randint(1, 3))
+    ]

@@ -8,7 +8,7 @@ from kraftlite.model.ids import NodeId
 from kraftlite.model.topic_partition import TopicPartition
 from kraftlite.sim.checkers.history_checker import HistoryChecker
 from kraftlite.sim.history import Consumed, Produce, Verdict
-from kraftlite.sim.workloads.stranger import ZOMBIE, ZOMBIE_VALUE
+from kraftlite.sim.workloads.stranger import MAYBE, ZOMBIE_VALUE
 
 
 class ConsumptionConsistent(HistoryChecker):
@@ -53,7 +53,7 @@ class ConsumptionConsistent(HistoryChecker):
         """Return when the record was first sent, if it is that of a zombie who may have been welcome."""
         if value != ZOMBIE_VALUE:
             return None
-        zombies = (it.invoked_us for it in self.history.strange if it.kind == ZOMBIE and it.tp == tp and self.may_be_welcome(it))
+        zombies = (it.invoked_us for it in self.history.strange if it.kind in MAYBE and it.tp == tp and self.may_be_welcome(it))
         return min(zombies, default=None)
 
     def _check_offsets(self) -> None:

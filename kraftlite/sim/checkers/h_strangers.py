@@ -6,7 +6,7 @@ import re
 
 from kraftlite.sim.checkers.history_checker import HistoryChecker
 from kraftlite.sim.history import Strange
-from kraftlite.sim.workloads.stranger import ZOMBIE
+from kraftlite.sim.workloads.stranger import MAYBE
 
 NONE = "NONE"
 _AGAIN = re.compile(r"sent again, first at (-?\d+)")
@@ -23,7 +23,7 @@ class StrangersRefused(HistoryChecker):
             again = _AGAIN.match(it.kind)
             if again is not None:
                 self._check_again(it, int(again[1]))
-            elif it.kind != ZOMBIE or not self.may_be_welcome(it):
+            elif it.kind not in MAYBE or not self.may_be_welcome(it):
                 self.fail(f"{it.tp}: {it.client} at {it.invoked_us // 1000} ms to node {it.broker}: {it.kind} succeeded")
 
     def _check_again(self, it: Strange, first: int) -> None:

@@ -24,6 +24,8 @@ from kraftlite.sim.services.transactions import TransactionalCommitAsk
 from kraftlite.simhost.host import SimHost
 from kraftlite.simhost.network import AnyExchange
 
+_AWAY = -2
+"""The epoch of a static member that has left for a while."""
 _WELL = (ErrorCode.NONE, ErrorCode.REBALANCE_IN_PROGRESS)
 
 
@@ -51,6 +53,7 @@ class FencedMembers(GroupChecker):
     # --- the log
 
     def on_records(self, log: GroupLog, changes: Sequence[Change]) -> None:
+        self._check_released(log, changes)
         left: dict[tuple[str, str], dict[tuple[UUID, int], int]] = {}
         for change in changes:
             if isinstance(change.key, MemberKey):
@@ -67,6 +70,26 @@ class FencedMembers(GroupChecker):
                 author = change.new.metadata.split("|")
                 if len(author) == 3:
                     self._check_author(log, change, author[0], int(author[1]))
+
+    def _check_released(self, log: GroupLog, changes: Sequence[Change]) -> None:
+        """Who takes a static member's place in the consumer protocol comes when that one is away for a while, or is no member any
+        more; else it is told UNRELEASED_INSTANCE_ID, and the two would take the place from each other for ever (CG-07)."""
+        epochs: dict[tuple[str, str], int] = {}
+        former: dict[tuple[str, str], str] = {}
+        for change in changes:
+            key = change.key
+            if isinstance(key, CurrentKey) and change.new is None and change.old is not None:
+                epochs[key.group_id, key.member_id] = change.old.epoch
+            elif not isinstance(key, MemberKey):
+                continue
+            elif change.new is None:
+                if change.old is not None and change.old.instance_id is not None and change.old.classic is None:
+                    former[key.group_id, change.old.instance_id] = key.member_id
+            elif change.old is None and change.new.classic is None and change.new.instance_id is not None:
+                name = key.group_id, former.get((key.group_id, change.new.instance_id), key.member_id)
+                held = name[1] != key.member_id and epochs.get(name, _AWAY) != _AWAY
+                if held and not any(name in gone for gone in self._gone.values()):
+                    self.fail_in(log, change, f"takes the place of {name[1]}, which is in epoch {epochs[name]} and has not left")
 
     def _check_author(self, log: GroupLog, change: Change, member_id: str, generation: int) -> None:
         group_id = change.key.group_id

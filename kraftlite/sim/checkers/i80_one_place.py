@@ -7,7 +7,7 @@ from typing import ClassVar
 from kraftlite.broker.log_dirs_state import parse_directory_name
 from kraftlite.model.topic_partition import TopicPartition
 from kraftlite.runtime.trace import TraceEvent
-from kraftlite.runtime.trace.broker import LogDirFailed, ReplicaMoved
+from kraftlite.runtime.trace.broker import DirectoriesReportFailed, LogDirFailed, ReplicaMoved
 from kraftlite.sim.checkers.facts import MetadataChecker
 from kraftlite.simhost.host import SimHost
 
@@ -17,17 +17,19 @@ _DIRECTORIES = 17
 
 class OnePlace(MetadataChecker):
     """Looked at in the names on the broker's disk, at each end of a move and at the end of the run (80); at the end metadata
-    names the directories of every broker and replica (81, JB-05, ML-25). A replica whose directory is online is not offline (82,
-    BL-16)."""
+    names the directories of every broker and replica, and until then a broker keeps what it could not report (81, JB-05, ML-25).
+    A replica whose directory is online is not offline (82, BL-16)."""
 
     numbers: ClassVar[tuple[int, ...]] = (80, 81, 82)
-    only_events: ClassVar[tuple[type[TraceEvent], ...] | None] = (ReplicaMoved, LogDirFailed)
+    only_events: ClassVar[tuple[type[TraceEvent], ...] | None] = (ReplicaMoved, LogDirFailed, DirectoriesReportFailed)
 
     def on_event(self, now_us: int, node: SimHost, event: TraceEvent) -> None:
         if type(event) is ReplicaMoved:
             self._check_moved(node, event)
         elif type(event) is LogDirFailed:
             self._check_spared(node, event)
+        elif type(event) is DirectoriesReportFailed:
+            self._check_kept(node, event)
 
     def _check_moved(self, node: SimHost, event: ReplicaMoved) -> None:
         directories = self._places(node).get(event.tp, [])
@@ -41,6 +43,13 @@ class OnePlace(MetadataChecker):
         for log in broker.log_dirs.logs():
             if log.directory.rpartition("/")[0] == event.log_dir:
                 self.fail(f"{log.tp} on node {node.node_id} is served from {event.log_dir}, which has failed")
+
+    def _check_kept(self, node: SimHost, event: DirectoriesReportFailed) -> None:
+        """Nothing else brings it up again while the partition changes in nothing, and a move waits for metadata to say it."""
+        broker = None if node.node is None else node.node.broker
+        queued = event.replicas if broker is None else broker.assignments.queued()
+        if queued < event.replicas:
+            self.fail(f"node {node.node_id} could not report the directories of {event.replicas} replicas, and keeps {queued}")
 
     def unsettled(self) -> str | None:
         for node in self.world.cluster.brokers:

@@ -127,6 +127,12 @@ def dir_full(injector: Injector, plan: FaultPlan) -> None:
     _fail_directory(injector, plan, FILLING, errno.ENOSPC)
 
 
+def dir_no_inodes(injector: Injector, plan: FaultPlan) -> None:
+    """The file system of one log directory has no room for one more directory. What is there goes on, so nobody knows before a
+    replica is to be made there."""
+    _fail_directory(injector, plan, ("makedirs",), errno.ENOSPC)
+
+
 def dir_read_only(injector: Injector, plan: FaultPlan) -> None:
     """One log directory is mounted anew, read-only, as a file system with an error is."""
     _fail_directory(injector, plan, CHANGING, errno.EROFS)
@@ -172,6 +178,7 @@ KINDS: Final[Mapping[str, Handler]] = {
     "disk-flaky": disk_flaky,
     "dir-error": dir_error,
     "dir-full": dir_full,
+    "dir-no-inodes": dir_no_inodes,
     "dir-read-only": dir_read_only,
     "dir-slow": dir_slow,
 }

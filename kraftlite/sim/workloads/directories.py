@@ -32,12 +32,16 @@ GAPS_US: Final = (100_000, 400_000, 1_500_000)
 """The mean times between two wishes, one of which a seed takes."""
 
 
+def reborn_comes_with(seed: int) -> bool:
+    return random.Random(f"directories/reborn/{seed}").randrange(3) == 0
+
+
 def visit(
     cluster: SimCluster, history: History, partitions: Sequence[TopicPartition]
 ) -> Iterator[tuple[SimClient, Coroutine[None, None, None]]]:
     it = DirectoryAdmin(cluster, NUMBER, "directories", history)
     yield it, it.run(sorted(partitions), it.rng.choice(GAPS_US))
-    if random.Random(f"directories/reborn/{cluster.seed}").randrange(3) == 0:
+    if reborn_comes_with(cluster.seed):
         other = RebornAdmin(cluster, NUMBER + 1, "reborn", history)
         yield other, other.run()
         tenant = SimTenant(cluster, history)
@@ -60,20 +64,27 @@ class DirectoryAdmin(SimClient):
 
 class RebornAdmin(SimAdmin):
     """Deletes a topic before, while and after the copies of its replicas take their places, and creates it again under its name
-    (JB-11): nothing of the former one may be in the directories of the new one, or in its logs."""
+    (JB-11): nothing of the former one may be in the directories of the new one, or in its logs. In half of its seeds it also says
+    where replicas are to be before there are any (KIP-113)."""
 
     async def run(self) -> None:
         rng, brokers = self.rng, self.cluster.brokers
         plan = TopicPlan(name=NAMES[0], partitions=2, replication=min(3, len(brokers)), config={})
+        foresees = random.Random(f"directories/pins/{self.cluster.seed}").randrange(2) == 0
         while not self.stopping:
             await self.pause(rng.choice((1, 50_000, 400_000)))
+            if foresees:
+                await self._place(plan)
             await self.do("create_topics", create(plan), {"topic": plan.name, "partitions": plan.partitions})
             await self.pause(rng.choice((50_000, 400_000, 1_500_000)))
-            for broker in brokers:
-                for index in range(plan.partitions):
-                    ask = AlterDirAsk(TopicPartition(plan.name, index), rng.choice(broker.config.log_dirs))
-                    with contextlib.suppress(TransportError, ApiError):
-                        await self.call(broker.node_id, ALTER_DIR, ask)
+            await self._place(plan)
             await self.pause(rng.choice((1, 5_000, 50_000, 500_000)))
             gone = DeleteTopicsRequest(topics=(TopicSelector(name=plan.name, topic_id=None),), timeout_ms=TIMEOUT_MS)
             await self.do("delete_topics", gone, {"topic": plan.name})
+
+    async def _place(self, plan: TopicPlan) -> None:
+        for broker in self.cluster.brokers:
+            for index in range(plan.partitions):
+                ask = AlterDirAsk(TopicPartition(plan.name, index), self.rng.choice(broker.config.log_dirs))
+                with contextlib.suppress(TransportError, ApiError):
+                    await self.call(broker.node_id, ALTER_DIR, ask)

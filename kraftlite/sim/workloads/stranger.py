@@ -10,7 +10,7 @@ import random
 from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from kraftlite.log.batch import Record, build_batch
+from kraftlite.log.batch import MAX_SEQUENCE, Record, build_batch
 from kraftlite.model.errors import ApiError, ErrorCode
 from kraftlite.model.ids import NodeId
 from kraftlite.model.topic_partition import TopicPartition
@@ -33,6 +33,10 @@ NO_PARTITION: Final = 1000
 EPOCHS: Final = (0, 2**31 - 1)
 ZOMBIE: Final = "zombie of a producer"
 ZOMBIE_VALUE: Final = "zombie"
+GAP: Final = "first batch of an epoch that does not begin at 0"
+OVERLAP: Final = "batch that ends with the sequence of another one, and begins before it"
+MAYBE: Final = frozenset({ZOMBIE, GAP, OVERLAP})
+"""Welcome where the leader may have forgotten the producer."""
 
 
 def comes_with(seed: int) -> bool:
@@ -53,6 +57,8 @@ class SimStranger(SimClient):
     def __init__(self, cluster: SimCluster, history: History) -> None:
         super().__init__(cluster, NUMBER, "stranger", history)
         self._numbers: dict[TopicPartition, int] = {}
+        more = random.Random(f"stranger/sequences/{cluster.seed}")
+        self._goes_on = more if more.randrange(2) == 0 else None
 
     async def run(self, partitions: Sequence[TopicPartition], mean_gap_us: int) -> None:
         acts: list[Callable[[TopicPartition, NodeId], Awaitable[None]]] = [
@@ -147,7 +153,7 @@ class SimStranger(SimClient):
         await self._ask(f"sent again, first at {offset}", tp, leader, PRODUCE, ProduceAsk(tp, -1, REQUEST_TIMEOUT_MS // 2, batch))
 
     async def _zombie(self, tp: TopicPartition, leader: NodeId) -> None:
-        """The later epoch of a producer id writes first, then the one that it replaced."""
+        """The later epoch of a producer id writes first, then the one that it replaced; or it goes on as nobody may (LG-17)."""
         try:
             identity = await self.call(leader, PRODUCER_ID, ProducerIdAsk())
         except (TransportError, ApiError):
@@ -155,13 +161,20 @@ class SimStranger(SimClient):
         if await self._write(tp, leader, 1000, producer_id=identity.producer_id, producer_epoch=1) is not Verdict.OK:
             return
         await self._late()
-        record = Record(key=None, value=ZOMBIE_VALUE.encode())
+        kind, epoch, sequence, count = ZOMBIE, 0, 0, 1
+        if self._goes_on is not None:
+            odd = ((GAP, 2, 1 + self._goes_on.randrange(9), 1), (OVERLAP, 1, MAX_SEQUENCE, 2))
+            kind, epoch, sequence, count = self._goes_on.choice(((kind, epoch, sequence, count), *odd))
         batch = bytes(
             build_batch(
-                [record], timestamp_ms=self.cluster.wall_ms(), producer_id=identity.producer_id, producer_epoch=0, base_sequence=0
+                [Record(key=None, value=ZOMBIE_VALUE.encode())] * count,
+                timestamp_ms=self.cluster.wall_ms(),
+                producer_id=identity.producer_id,
+                producer_epoch=epoch,
+                base_sequence=sequence,
             )
         )
-        await self._ask(ZOMBIE, tp, leader, PRODUCE, ProduceAsk(tp, -1, 1000, batch))
+        await self._ask(kind, tp, leader, PRODUCE, ProduceAsk(tp, -1, 1000, batch))
 
     async def _write(
         self, tp: TopicPartition, leader: NodeId, timeout_ms: int, *, producer_id: int = -1, producer_epoch: int = -1

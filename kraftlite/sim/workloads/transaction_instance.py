@@ -90,6 +90,7 @@ class Instance:
         self._unsure = False
         """A batch of this epoch has no verdict: the next transaction needs another epoch."""
         self._more = random.Random(f"transactions/ends/{client.cluster.seed}/{client.name}/{number}")
+        self._late = random.Random(f"transactions/late/{client.cluster.seed}/{client.name}/{number}")
         self._ends_as = version
         """The version of its next EndTxn."""
 
@@ -332,8 +333,15 @@ class Instance:
         return Record(key=None, value=value.encode())
 
     async def _dawdle(self, tried: Tried) -> None:
-        """Pause, maybe for longer than the transaction may take; or until its end and the coordinator's patience meet."""
+        """Pause, maybe for longer than the transaction may take; or until its end and the coordinator's patience meet. In half of
+        the cases it gets another partition late: its time began with the first one all the same (TX-62)."""
         limit_us = 1_000 * self.client.timeout_ms
+        fresh = [tp for tp in self.targets if all(tp != sent.tp for sent in tried.sends)]
+        if fresh and self._late.randrange(2) == 0:
+            await self.client.pause(max(1, tried.began_us + limit_us * 4 // 5 - self.client.now_us()))
+            await self.add(fresh[:1])
+            await self.send(tried, fresh[0], [self._value()])
+            await self.client.pause(self._late.randint(limit_us, 2 * limit_us))
         us = self.rng.randint(1, 2 * limit_us)
         if self.rng.randrange(2):
             us = tried.began_us + limit_us - self.client.now_us() + self.rng.randint(-5_000, 1_000_000)

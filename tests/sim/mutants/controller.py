@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from kraftlite.broker.producer_ids import ProducerIdManager
 from kraftlite.controller.cluster_control import ClusterControl
 from kraftlite.controller.config_control import ConfigControl
 from kraftlite.controller.core import ControllerCore
@@ -13,7 +14,7 @@ from kraftlite.controller.producer_id_control import ProducerIdControl
 from kraftlite.replication.table import PartitionTable
 from kraftlite.sim.scenes import deposed_leader, late_requests, overtaken_join
 from tests.sim.mutants.catalog import mutant
-from tests.sim.mutants.lenses import playing
+from tests.sim.mutants.lenses import playing, tuned
 from tests.sim.mutants.patching import Patch
 
 
@@ -131,3 +132,14 @@ def producer_ids_given_twice(patch: Patch) -> None:
         "allocate",
         ("next_producer_id=first + self._block_size,", "next_producer_id=first + self._block_size - 1,"),
     )
+
+
+@mutant(
+    "block-used-twice",
+    "a broker gives out a block of producer ids again when it is used up",
+    expects=("23", "ProducerStateKept", "28", "30"),
+    lens=tuned(producer_id_block=1),
+)
+def block_used_twice(patch: Patch) -> None:
+    """CM-55, KIP-730: two producers with one id, and the records of one are taken for the other's."""
+    patch.edit(ProducerIdManager, "take", ("self._following = None", "pass"))

@@ -9,10 +9,11 @@ from kraftlite.controller.directory_control import DirectoryControl
 from kraftlite.controller.election_control import ElectionControl
 from kraftlite.log.log import Log
 from kraftlite.replication.partition import Partition
+from kraftlite.sim.workloads import directories as workload
 from tests.sim.mutants.catalog import mutant
 from tests.sim.mutants.lenses import configured, playing, together, tuned
 from tests.sim.mutants.patching import Patch
-from tests.sim.mutants.scenes import deaf_controllers, failing_starts, two_histories
+from tests.sim.mutants.scenes import deaf_controllers, failing_places, failing_while_fenced, lonely_leaders
 
 
 @mutant(
@@ -50,7 +51,7 @@ def failed_directory_keeps_leaders(patch: Patch) -> None:
     "unfenced-into-a-failed-directory",
     "a broker that is unfenced leads in a directory that has failed",
     expects=("83",),
-    lens=playing(failing_starts),
+    lens=together(configured(replica_high_watermark_checkpoint_interval_ms="50"), playing(failing_while_fenced, pause_ms=3_000)),
 )
 def unfenced_into_a_failed_directory(patch: Patch) -> None:
     """JB-06: one heartbeat may say both."""
@@ -71,14 +72,24 @@ def moved_before_it_is_whole(patch: Patch) -> None:
     "copy-is-not-cut",
     "a copy keeps what its replica has cut off",
     expects=("28", "25", "30", "24", "80", "liveness"),
-    lens=together(configured(replica_alter_log_dirs_io_max_bytes_per_second="5000"), playing(two_histories)),
+    lens=together(configured(replica_alter_log_dirs_io_max_bytes_per_second="5000"), playing(lonely_leaders)),
 )
 def copy_is_not_cut(patch: Patch) -> None:
     """JB-10: KAFKA-16297."""
     patch.set(LogMoves, "_diverging", staticmethod(lambda copy, current: None))
 
 
-@mutant("late-replica-is-not-fetched", "a replica that could not be made at first is fetched from nobody", expects=("31",))
+def reborn_topics(patch: Patch) -> None:
+    """Every run has the administrator whose topics come and go, and who says before where their replicas are to be."""
+    patch.set(workload, "reborn_comes_with", lambda seed: True)
+
+
+@mutant(
+    "late-replica-is-not-fetched",
+    "a replica that could not be made at first is fetched from nobody",
+    expects=("31",),
+    lens=together(reborn_topics, playing(failing_places, pause_ms=200)),
+)
 def late_replica_is_not_fetched(patch: Patch) -> None:
     """RP-33, JB-07: kraftlite's own, found by a topic that is created while directories fail."""
     found = "self.log, self.offline_reason, self.leader_epoch, self.partition_epoch = log, None, -1, -1"

@@ -180,3 +180,10 @@ def generation_begins_anew(patch: Patch) -> None:
     """ML-22: members of two generations have one number."""
     rule = "Group.from_value(group_id, value, self._effects.wall_ms)"
     patch.edit(Groups, "replay", (rule, f"{rule}; self.by_id[group_id].generation = 0"))
+
+
+@mutant("instance-taken-over", "a static member takes the place of one that is there", expects=("43", "38"))
+def instance_taken_over(patch: Patch) -> None:
+    """CG-07, KIP-848: two processes with one group.instance.id throw each other out for ever."""
+    rule = "if former.classic is None and former.epoch != STATIC_LEAVE_EPOCH:"
+    patch.edit(ConsumerGroups, "_find", (rule, "if False:"))

@@ -61,19 +61,41 @@ def two_histories(rng: random.Random, shape: Shape, at_ms: int) -> Sequence[Faul
 
 
 def deaf_controllers(rng: random.Random, shape: Shape, at_ms: int) -> Sequence[FaultPlan]:
-    """Controllers hear brokers every other time, and brokers them: what is said once is lost, what is said again is not."""
-    for_ms = rng.randint(2_000, 4_000)
+    """Nothing that brokers and controllers say to each other arrives, for less than a session: what is said once is lost, what is
+    said again is not, and nobody is fenced, so that no change of a partition brings it up again."""
+    for_ms = rng.randint(200, period_ms(shape, "broker.session.timeout.ms", 9_000) // 3)
     controllers = node_ids(shape, "controller")
     pairs = [(broker, it) for broker in node_ids(shape, "broker") for it in controllers if it != broker]
-    return [FaultPlan(at_ms=at_ms, kind="lossy", target=a, other=b, for_ms=for_ms, amount=500_000) for a, b in pairs]
+    return [FaultPlan(at_ms=at_ms, kind="cut", target=a, other=b, for_ms=for_ms) for a, b in pairs]
 
 
-def failing_starts(rng: random.Random, shape: Shape, at_ms: int) -> Sequence[FaultPlan]:
-    """All brokers are away, so that nobody leads, and a directory of each fails between its start and its first leadership."""
-    away_ms = rng.randint(100, 600)
-    found: list[FaultPlan] = []
+def failing_while_fenced(rng: random.Random, shape: Shape, at_ms: int) -> Sequence[FaultPlan]:
+    """No broker reaches a controller until all are fenced and nobody leads, and a directory of each fails meanwhile: who comes
+    back says with one heartbeat that it is there and that the directory is not."""
+    away_ms = period_ms(shape, "broker.session.timeout.ms", 9_000) + rng.randint(500, 2_000)
+    controllers, found = node_ids(shape, "controller"), []
     for broker in node_ids(shape, "broker"):
-        found.append(FaultPlan(at_ms=at_ms, kind="stop", target=broker, for_ms=away_ms))
-        fails_ms = at_ms + away_ms + rng.randint(0, 400)
-        found.append(FaultPlan(at_ms=fails_ms, kind="dir-error", target=broker, for_ms=2_500, amount=rng.randint(1, 2)))
-    return found
+        found += [
+            FaultPlan(at_ms=at_ms, kind="cut", target=broker, other=it, for_ms=away_ms) for it in controllers if it != broker
+        ]
+        fails_ms = at_ms + rng.randint(away_ms // 2, away_ms)
+        found.append(FaultPlan(at_ms=fails_ms, kind="dir-error", target=broker, for_ms=away_ms, amount=rng.randint(1, 2)))
+    return sorted(found, key=lambda it: it.at_ms)
+
+
+def lonely_leaders(rng: random.Random, shape: Shape, at_ms: int) -> Sequence[FaultPlan]:
+    """A leader reaches no other node, and clients reach it: what it writes it has to give up when it is back (KIP-101)."""
+    partition = leader_with_followers(rng, shape)
+    if partition is None:
+        return ()
+    away_ms = period_ms(shape, "broker.session.timeout.ms", 9_000) + rng.randint(500, 2_500)
+    return (FaultPlan(at_ms=at_ms, kind="isolate", target=partition, for_ms=away_ms),)
+
+
+def failing_places(rng: random.Random, shape: Shape, at_ms: int) -> Sequence[FaultPlan]:
+    """A broker starts with all of its directories, and one of them has no room for the replica that is to be made next there."""
+    broker, for_ms = rng.choice(node_ids(shape, "broker")), rng.randint(1_500, 3_000)
+    return (
+        FaultPlan(at_ms=at_ms, kind="stop", target=broker, for_ms=rng.randint(50, 200)),
+        FaultPlan(at_ms=at_ms + 300, kind="dir-no-inodes", target=broker, for_ms=for_ms, amount=rng.randint(1, 2)),
+    )

@@ -77,3 +77,26 @@ def acks_not_validated(patch: Patch) -> None:
 def offset_not_validated(patch: Patch) -> None:
     """KAFKA-3395's class: a consumer that waits for ever at a place that is not there."""
     patch.edit(consume, "find_divergence", ("if not log.log_start_offset <= fetch_offset <= log.leo:", "if False:"))
+
+
+@mutant(
+    "epoch-begins-anywhere",
+    "the first batch of a new epoch may have any sequence",
+    expects=("StrangersRefused", "ProducerStateKept"),
+    lens=strangers_everywhere,
+)
+def epoch_begins_anywhere(patch: Patch) -> None:
+    """LG-17, KAFKA-14379: what was in flight behind a lost batch comes first in the next epoch."""
+    rule = "if header.base_sequence != 0 and entry.producer_epoch != NO_EPOCH:"
+    patch.edit(ProducerState, "check_batch", (rule, "if False:"))
+
+
+@mutant(
+    "resend-known-by-its-end",
+    "a batch that ends where another one ended is taken for it, wherever it begins",
+    expects=("StrangersRefused", "ProducerStateKept"),
+    lens=strangers_everywhere,
+)
+def resend_known_by_its_end(patch: Patch) -> None:
+    """KAFKA-6003: what was never written is acknowledged."""
+    patch.edit(ProducerState, "duplicate_of", (" and batch.offset_delta == delta", ""))

@@ -13,6 +13,7 @@ from kraftlite.log.guards import Guards
 from kraftlite.log.indexes import TransactionIndex
 from kraftlite.log.producers import ProducerState
 from kraftlite.replication.enrol_driver import Enroller
+from kraftlite.sim.workloads.transaction_instance import Instance
 from kraftlite.sim.workloads.transactions import TopicMaker
 from tests.sim.mutants.catalog import mutant
 from tests.sim.mutants.lenses import configured
@@ -375,3 +376,19 @@ def index_not_truncated(patch: Patch) -> None:
 def lost_aborted_believed(patch: Patch) -> None:
     """LG-28: an index that is made of what was aborted has no file where nothing was, so that nobody misses it."""
     patch.set(recovery.Loader, "_lost_aborted", lambda self, segment: False)
+
+
+def dawdling(patch: Patch) -> None:
+    """A third of the transactions of every run dawdle, not a twelfth."""
+    patch.edit(Instance, "transact", ("odd = self.rng.randrange(12)", "odd = self.rng.randrange(3)"))
+
+
+@mutant(
+    "timeout-from-the-last-add",
+    "a transaction that gets another partition may take its whole time again",
+    expects=("73",),
+    lens=dawdling,
+)
+def timeout_from_the_last_add(patch: Patch) -> None:
+    """TX-62: a producer that goes on adding is never aborted, and readers of committed records wait for it."""
+    patch.edit(rules, "has_timed_out", ("current.start_ms + current.timeout_ms", "current.updated_ms + current.timeout_ms"))

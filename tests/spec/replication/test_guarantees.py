@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import errno
 import itertools
+from typing import cast
 
 import pytest
 
 from kraftlite.log.config import LogConfig
+from kraftlite.log.log import Log
 from kraftlite.model.errors import ErrorCode
-from tests.harness.replication_cluster import TP, StepCluster, log_values, read_values
+from tests.harness.replication_cluster import TOPIC_ID, TP, StepCluster, log_values, read_values
 
 
 def safe_cluster() -> StepCluster:
@@ -126,3 +129,24 @@ def test_rp_33_a_replica_that_could_not_be_made_is_fetched_once_it_is_there(agai
     c.replicate()
     c.settle_isr()
     assert log_values(c[3].log()) == [(0, "a")] and c.controller.registration().isr == (1, 2, 3)
+
+
+class Unreadable:
+    """A log whose records cannot be read for what is undecided above the high watermark."""
+
+    topic_id = TOPIC_ID
+
+    def update_hw(self, hw: int) -> None:
+        raise OSError(errno.EIO, "Input/output error", "00000000000000000000.log")
+
+
+def test_jb_07_a_replica_whose_log_cannot_be_read_at_the_start_is_offline_with_its_directory() -> None:
+    """Its disk failed between opening the log and taking up the high watermark: there is no log with a reason to be offline."""
+    c = StepCluster()
+    c[3].logs.open_logs[TP] = cast(Log, Unreadable())
+    c.create()
+    partition = c[3].partition()
+    partition.check()
+    assert partition.log is None and "Input/output error" in str(partition.offline_reason)
+    assert c[3].logs.failed, "the directory goes offline, so that the controller is told"
+    assert c[3].manager.fetched_from(TP) is None
