@@ -77,18 +77,19 @@ def open_tracer(
     """
     log = LogSink(node_id, stream or sys.stderr, log_format, shorten=timeline_path is not None)
     levels = LogLevels(level)
-    sinks: list[Sink] = [_only(log, levels)]
-    if timeline_path is None:
-        return HostTracer(node_id, clock, sinks, level, levels)
-    sinks.append(TimelineFile(timeline_path, node_id, timeline_max_bytes))
-    return HostTracer(node_id, clock, sinks, min(level, "info", key=LEVELS.__getitem__), levels)
+    least = level if timeline_path is None else min(level, "info", key=LEVELS.__getitem__)
+    sinks: list[Sink] = [_only(log, levels, asked=least != level)]
+    if timeline_path is not None:
+        sinks.append(TimelineFile(timeline_path, node_id, timeline_max_bytes))
+    return HostTracer(node_id, clock, sinks, least, levels)
 
 
-def _only(sink: Sink, levels: LogLevels) -> Sink:
-    """Events below their logger's level do not reach `sink`."""
+def _only(sink: Sink, levels: LogLevels, *, asked: bool) -> Sink:
+    """Events below their logger's level do not reach `sink`. `asked`: the tracer lets more through than the log wants, so that
+    `levels` are asked about each event, and not only after one of them has changed."""
 
     def filtered(wall_ms: int, event: TraceEvent, facts: dict[str, object]) -> None:
-        if levels.allow(event):
+        if not (asked or levels.changed) or levels.allow(event):
             sink(wall_ms, event, facts)
 
     return filtered

@@ -9,7 +9,7 @@ import importlib.util
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from kraftlite.security.oauthbearer import BadToken, TokenOwner, claim_ms
 
@@ -40,16 +40,23 @@ def is_available() -> bool:
     return all(importlib.util.find_spec(name) is not None for name in ("jwt", "cryptography"))
 
 
+class SigningKey(NamedTuple):
+    """`algorithm`: the only one that the key is for; None: any that fits its kind."""
+
+    key: Any
+    algorithm: str | None
+
+
 class KeySet:
     """Public keys by their id. Immutable."""
 
-    def __init__(self, keys: Mapping[str, Any]) -> None:
+    def __init__(self, keys: Mapping[str, SigningKey]) -> None:
         self._keys = keys
 
     def __len__(self) -> int:
         return len(self._keys)
 
-    def get(self, kid: str) -> Any | None:
+    def get(self, kid: str) -> SigningKey | None:
         return self._keys.get(kid)
 
     @classmethod
@@ -64,11 +71,11 @@ class KeySet:
         listed = found.get("keys") if isinstance(found, dict) else None
         if not isinstance(listed, list) or len(listed) > MAX_KEYS:
             raise ValueError(f"it is no JSON object with a list of at most {MAX_KEYS} keys")
-        keys: dict[str, Any] = {}
+        keys: dict[str, SigningKey] = {}
         for item in listed:
             if isinstance(item, dict) and isinstance(item.get("kid"), str) and item.get("kty") in ("RSA", "EC", "OKP"):
                 try:
-                    keys[item["kid"]] = jwt.PyJWK(item)
+                    keys[item["kid"]] = SigningKey(jwt.PyJWK(item).key, item.get("alg"))
                 except (jwt.PyJWTError, ValueError, TypeError):
                     continue
         if not keys:
@@ -99,14 +106,16 @@ class Signed:
         algorithm, kid = header.get("alg"), header.get("kid")
         if algorithm not in ALGORITHMS:
             raise BadToken("the token is not signed by an algorithm that is allowed")
-        key = keys.get(kid) if isinstance(kid, str) else None
-        if key is None:
+        found = keys.get(kid) if isinstance(kid, str) else None
+        if found is None:
             self._unknown()
             raise BadToken("the token is signed by a key that is not in the set")
+        if found.algorithm not in (None, algorithm):
+            raise BadToken("the key of the token is for another algorithm")
         try:
             claims = jwt.decode(
                 token,
-                key,
+                found.key,
                 algorithms=[algorithm],
                 audience=list(rules.audiences) or None,
                 issuer=rules.issuer,

@@ -41,6 +41,9 @@ AUTHENTICATION_MS: Final = 30_000
 """The time in which a client must have proved who it is."""
 REAUTHENTICATION_PAUSE_MS: Final = 1_000
 """The least time between the beginnings of two re-authentications of a connection."""
+LONGEST_TOLD: Final = 4_096
+"""The longest request in the middle of an authentication that is answered before its connection is closed. To answer means to
+read all that it names, and whoever has not proved anything yet must not have the loop for that."""
 HANDSHAKE_VERSIONS: Final = (0, 1)
 AUTHENTICATE_VERSIONS: Final = (0, 2)
 _AUTHENTICATE_FLEXIBLE: Final = 2
@@ -240,13 +243,13 @@ class SaslSession:
 
     def _unexpected(self, connection: Connection, frame: memoryview, head: _Head) -> None:
         """Answer a request that comes in the middle of an authentication with ILLEGAL_SASL_STATE, where its API has a place for
-        that."""
+        that, and it is not long."""
         from kraftlite.protocol.kio_codec import api_name
         from kraftlite.wire.apis import refusals
 
         body = None
         flexible = self._gate.apis.flexible_at(head.key, head.version)
-        if flexible is not None:
+        if flexible is not None and len(frame) <= LONGEST_TOLD:
             pos = _after_tags(frame, head.pos) if flexible else head.pos
             body = refusals.answer(api_name(head.key), head.key, head.version, frame, pos, ErrorCode.ILLEGAL_SASL_STATE)
         answer = None if body is None else response_head(head.correlation_id, len(body), bool(flexible)) + body

@@ -49,7 +49,8 @@ class StrangersDrawer:
                 token = self._token(mechanism)
                 kind = self.rng.randrange(8)
                 if kind == 0:
-                    yield self._step(conn, self._request(3, 9, _METADATA), "Metadata before authentication")
+                    names = self.rng.choice((0, 1, 50_000))
+                    yield self._step(conn, metadata_of(names), f"Metadata of {names} topics before authentication")
                 elif version == 0 or kind == 1:
                     yield self._step(conn, token, "a bare token")
                 else:
@@ -153,6 +154,12 @@ _METADATA: Final[dict[str, object]] = {
 
 def _record(kind: int, content: bytes) -> bytes:
     return struct.pack(">BHH", kind, 0x0303, min(len(content), 0xFFFF)) + content
+
+
+@cache
+def metadata_of(names: int) -> bytes:
+    """A request, without its size, for as many topics: as many as may be sent before anybody has logged in."""
+    return request_bytes(3, 9, {**_METADATA, "topics": [{"name": "t"}] * names}, 1)
 
 
 @cache

@@ -57,8 +57,6 @@ def test_an_equal_entry_is_there_once(world: World) -> None:
         replace(READ, permission_type=Permission.ANY),
         replace(READ, resource_name=""),
         replace(READ, principal="alice"),
-        replace(READ, principal=" User:alice"),
-        replace(READ, host=""),
         replace(READ, resource_type=ResourceType.CLUSTER, resource_name="other"),
     ],
 )
@@ -66,6 +64,23 @@ def test_what_could_decide_nothing_is_refused_by_itself(world: World, wrong: Acl
     """Source: SE-35."""
     assert created(world, wrong, READ) == [ErrorCode.INVALID_REQUEST, ErrorCode.NONE]
     assert entries(world) == [READ]
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [
+        replace(READ, principal="User:alice "),
+        replace(READ, principal=" User:alice"),
+        replace(READ, principal="User:"),
+        replace(READ, principal=":alice"),
+        replace(READ, host=""),
+        replace(READ, host="a host"),
+    ],
+)
+def test_se_35_whoever_and_wherever_somebody_is_may_be_named(world: World, odd: AclBinding) -> None:
+    """As Kafka takes them: somebody may log in under a name with blanks at its ends, and has to be told apart."""
+    assert created(world, odd) == [ErrorCode.NONE]
+    assert entries(world) == [odd]
 
 
 def test_an_entry_that_two_filters_match_is_removed_by_one_record(world: World) -> None:

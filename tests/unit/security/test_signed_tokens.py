@@ -9,6 +9,7 @@ import pytest
 
 jwt = pytest.importorskip("jwt", reason="the extra oauth")
 rsa = pytest.importorskip("cryptography.hazmat.primitives.asymmetric.rsa", reason="the extra oauth")
+ec = pytest.importorskip("cryptography.hazmat.primitives.asymmetric.ec", reason="the extra oauth")
 
 from kraftlite.security.oauthbearer import BadToken  # noqa: E402
 from kraftlite.security.signed_tokens import KeySet, Signed, SignedRules  # noqa: E402
@@ -19,9 +20,11 @@ KEY = rsa.generate_private_key(public_exponent=65537, key_size=2048)
 OTHER = rsa.generate_private_key(public_exponent=65537, key_size=2048)
 
 
-def published(*kids: str) -> bytes:
+def published(*kids: str, algorithm: str | None = "RS256") -> bytes:
+    """`algorithm` None: the keys name none."""
     key = json.loads(jwt.algorithms.RSAAlgorithm.to_jwk(KEY.public_key()))
-    return json.dumps({"keys": [{**key, "kid": kid, "use": "sig", "alg": "RS256"} for kid in kids]}).encode()
+    key |= {} if algorithm is None else {"alg": algorithm}
+    return json.dumps({"keys": [{**key, "kid": kid, "use": "sig"} for kid in kids]}).encode()
 
 
 def signed(claims: dict[str, Any], *, key: Any = KEY, kid: str = "one", algorithm: str = "RS256") -> str:
@@ -79,6 +82,22 @@ def test_a_signature_by_another_key_by_a_secret_or_by_nobody_refuses() -> None:
     assert "algorithm" in checked.refused(str(jwt.encode(GOOD, None, algorithm="none")))
     assert "read" in checked.refused("abc")
     assert checked.unknown == 0
+
+
+@pytest.mark.parametrize("algorithm", ["RS256", "RS512", "PS256"])
+def test_se_14_a_key_of_any_algorithm_signs_by_each_that_fits_and_a_key_of_one_by_that_alone(algorithm: str) -> None:
+    """As Kafka takes a set that names no algorithm, which it may leave out (RFC 7517, 4.4)."""
+    checked = Checked()
+    checked.keys = KeySet.parse(published("one", algorithm=None))
+    token = signed(GOOD, algorithm=algorithm)
+    assert checked.validator.validate(token, NOW_S * 1000).name == "alice"
+    checked.keys = KeySet.parse(published("one", algorithm="RS512"))
+    if algorithm == "RS512":
+        assert checked.validator.validate(token, NOW_S * 1000).name == "alice"
+    else:
+        assert "another algorithm" in checked.refused(token)
+    confused = signed(GOOD, key=ec.generate_private_key(ec.SECP256R1()), algorithm="ES256")
+    assert checked.refused(confused), "a key of RSA checks no signature by an elliptic curve"
 
 
 def test_an_unknown_key_asks_for_the_set_again() -> None:
