@@ -61,7 +61,7 @@ def visit(
     topics = [
         TopicPlan(name=name, partitions=rng.choice((1, 2, 3)), replication=replication, config=config) for name in (INPUT, OUTPUT)
     ]
-    hangs = random.Random(f"transactions/hanging/{cluster.seed}").randrange(4) == 0
+    hangs = _something_hangs(cluster.seed)
     if hangs:
         topics.append(TopicPlan(name=HANGING, partitions=1, replication=most, config={}))
     inputs = [TopicPartition(INPUT, index) for index in range(topics[0].partitions)]
@@ -87,6 +87,10 @@ def visit(
             yield mixer, mixer.run(inputs, outputs, transaction_groups.MixingInstance)
     if more.randrange(3) == 0:
         yield from transaction_groups.members(cluster, history, inputs, outputs, more)
+
+
+def _something_hangs(seed: int) -> bool:
+    return random.Random(f"transactions/hanging/{seed}").randrange(4) == 0
 
 
 def is_ready(history: History, *topics: str) -> bool:
