@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any
@@ -32,6 +33,14 @@ class Apache(Cluster):
     def kill(self, *node_ids: int) -> None:
         for node_id in node_ids:
             self._kafka.kill(node_id)
+
+    def pause(self, *node_ids: int) -> None:
+        for node_id in node_ids:
+            self._kafka.nodes[node_id].send_signal(signal.SIGSTOP)
+
+    def resume(self, *node_ids: int) -> None:
+        for node_id in node_ids:
+            self._kafka.nodes[node_id].send_signal(signal.SIGCONT)
 
     def restart(self, *node_ids: int) -> None:
         for node_id in node_ids:

@@ -51,7 +51,7 @@ class TransactionStates(TransactionChecker):
         again = old is not None and before is new.state and _same(old, new)
         if before not in _BEFORE[new.state] and not again:
             self.fail(f"{where} says {new.state.title} behind {'nothing' if before is None else before.title}")
-        if new.producer_epoch < 0 or (new.producer_epoch >= FENCING_EPOCH and new.state is _S.ONGOING):
+        if new.producer_epoch < 0 or (new.producer_epoch >= FENCING_EPOCH and new.state in (_S.EMPTY, _S.ONGOING)):
             self.fail(f"{where} has epoch {new.producer_epoch}: {new}")
         owner = self.transactions.by_producer.get(new.producer_id)
         if owner != record.transactional_id:

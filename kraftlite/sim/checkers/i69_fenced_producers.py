@@ -21,6 +21,7 @@ from kraftlite.sim.services.transactions import (
     InitAsk,
     TransactionalCommitAsk,
 )
+from kraftlite.sim.workloads.transactions_history import HANGING
 from kraftlite.simhost.network import AnyExchange
 
 _OF_A_PRODUCER: Final = (AddAsk, AddOffsetsAsk, EndAsk, TransactionalCommitAsk)
@@ -90,7 +91,7 @@ class FencedProducers(TransactionChecker):
             self._given[transactional_id] = producer
 
     def on_appended(self, it: InLog) -> None:
-        if it.marker is not None:
+        if it.marker is not None or it.tp.topic == HANGING:
             return
         later = self.replaced_by(Producer(it.batch.producer_id, it.batch.producer_epoch))
         if later is not None:

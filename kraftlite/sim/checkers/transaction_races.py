@@ -16,12 +16,14 @@ from kraftlite.coordinator.transactions.rules import Entry
 from kraftlite.coordinator.transactions.states import PREPARED, TransactionState
 from kraftlite.log.batch import parse_header
 from kraftlite.log.log import Log
+from kraftlite.log.producers import ProducerEntry
 from kraftlite.metadata.features import TRANSACTION_VERSION
 from kraftlite.model.errors import ErrorCode
 from kraftlite.model.ids import NodeId
 from kraftlite.model.messages.methods import ENROLL, WRITE_MARKERS
 from kraftlite.model.messages.transactions import EnrollRequest, EnrollResponse, WriteMarkersRequest
 from kraftlite.model.method import AnyMethod
+from kraftlite.model.producer import Producer
 from kraftlite.model.topic_partition import TopicIdPartition, TopicPartition
 from kraftlite.runtime.trace import TraceEvent
 from kraftlite.runtime.trace.group import GroupsLoading
@@ -34,6 +36,7 @@ from kraftlite.sim.checkers.replica_views import ReplicaView, Stamp
 from kraftlite.sim.checkers.transaction_log import Deal, InLog, StateRecord, TransactionChecker
 from kraftlite.sim.services import groups
 from kraftlite.sim.services.groups import Told
+from kraftlite.sim.services.hanging import HANG, MARK, HangAsk, MarkAsk
 from kraftlite.sim.services.transactions import (
     ADD,
     COMMIT,
@@ -45,6 +48,7 @@ from kraftlite.sim.services.transactions import (
     TransactionalCommitAsk,
     TransactionalProduceAsk,
 )
+from kraftlite.sim.workloads.transactions_history import HANGING
 from kraftlite.simhost.host import SimHost
 from kraftlite.simhost.network import AnyExchange
 
@@ -56,7 +60,7 @@ class RaceWatch(ReplicaChecker, TransactionChecker):
     """Counts races; it judges nothing."""
 
     only_events = (TransactionsLoaded, TransactionFenced, GroupsLoading, LogStartAdvanced)
-    only_methods = (INIT, ADD, END, PRODUCE, COMMIT, ENROLL, WRITE_MARKERS, groups.COMMIT)
+    only_methods = (INIT, ADD, END, PRODUCE, COMMIT, ENROLL, WRITE_MARKERS, groups.COMMIT, HANG, MARK)
 
     def __init__(self, world: World) -> None:
         super().__init__(world)
@@ -76,6 +80,7 @@ class RaceWatch(ReplicaChecker, TransactionChecker):
         """Producer and partition → the lowest sequence that was refused for lack of an answer."""
         self._gone: dict[str, None] = {}
         self._level = -1
+        self._ended_by_hand: dict[Producer, None] = {}
         self._all_restarted = False
         """Every broker was down at once since coordinators have loaded."""
 
@@ -219,6 +224,10 @@ class RaceWatch(ReplicaChecker, TransactionChecker):
             self._batch_comes(exchange.target, request)
         elif isinstance(request, WriteMarkersRequest):
             self._markers_come(exchange.target, request)
+        elif isinstance(request, HangAsk):
+            self._wakes(exchange.target, request.tp, request.batch)
+        elif isinstance(request, MarkAsk):
+            self._is_ended_by_hand(exchange.target, request)
 
     def _note_late(self, exchange: AnyExchange) -> None:
         began = self._began.pop(id(exchange.request), None)
@@ -252,10 +261,34 @@ class RaceWatch(ReplicaChecker, TransactionChecker):
             if reason is not None:
                 self.met[why[reason]] += 1
 
+    def _entry_in(self, node_id: NodeId, tp: TopicPartition, producer_id: int) -> ProducerEntry | None:
+        view = self.facts.view(node_id, tp)
+        return None if view is None or view.log is None else view.log._ctx.producers.entries.get(producer_id)
+
+    def _wakes(self, node_id: NodeId, tp: TopicPartition, batch: bytes) -> None:
+        header = parse_header(batch)
+        entry = self._entry_in(node_id, tp, header.producer_id)
+        if entry is None or entry.producer_epoch != header.producer_epoch:
+            return
+        if entry.txn_first_offset is not None:
+            self.met["R23 the producer of what hangs wakes first"] += 1
+        elif Producer(header.producer_id, header.producer_epoch) in self._ended_by_hand:
+            self.met["R23 an administrator comes first, and then the producer"] += 1
+
+    def _is_ended_by_hand(self, node_id: NodeId, ask: MarkAsk) -> None:
+        entry = self._entry_in(node_id, ask.tp, ask.producer.producer_id)
+        if entry is None or entry.txn_first_offset is None:
+            return
+        if entry.producer_epoch > ask.producer.producer_epoch:
+            self.met["R23 the next transaction of the producer has begun before the administrator comes"] += 1
+        self._ended_by_hand[ask.producer] = None
+
     def _batch_comes(self, node_id: NodeId, ask: TransactionalProduceAsk) -> None:
+        for it in ask.batches if ask.batches[0].tp.topic == HANGING else ():
+            self._wakes(node_id, it.tp, it.batch)
         for it in ask.batches if ask.version >= 2 else ():
-            view, header = self.facts.view(node_id, it.tp), parse_header(it.batch)
-            entry = None if view is None or view.log is None else view.log._ctx.producers.entries.get(header.producer_id)
+            header = parse_header(it.batch)
+            entry = self._entry_in(node_id, it.tp, header.producer_id)
             if entry is not None and entry.txn_first_offset is not None and entry.producer_epoch == header.producer_epoch - 1:
                 self.met["R8 a batch comes before the marker of the transaction before"] += 1
 

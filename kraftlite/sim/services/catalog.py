@@ -7,7 +7,7 @@ from typing import Final
 
 from kraftlite.node.build import Node
 from kraftlite.runtime.ports import Handlers
-from kraftlite.sim.services import admin, directories, doors, groups, logins, logs, membership, sessions, transactions
+from kraftlite.sim.services import admin, directories, doors, groups, hanging, logins, logs, membership, sessions, transactions
 
 Routes = Callable[[Node], Handlers]
 
@@ -17,6 +17,7 @@ ROUTES: Final[tuple[Routes, ...]] = (
     logs.routes,
     sessions.routes,
     transactions.routes,
+    hanging.routes,
     directories.routes,
     membership.routes,
     doors.routes,

@@ -93,6 +93,9 @@ class Instance:
         self._late = random.Random(f"transactions/late/{client.cluster.seed}/{client.name}/{number}")
         self._ends_as = version
         """The version of its next EndTxn."""
+        self._recovering = random.Random(f"transactions/recovering/{client.cluster.seed}/{client.name}/{number}")
+        self._recovers = self._recovering.randrange(3) == 0
+        """Behind what spoils a transaction it asks for its next epoch instead of an end, as librdkafka does (KIP-360, TX-15)."""
 
     @property
     def name(self) -> str:
@@ -229,11 +232,16 @@ class Instance:
             odd = self.rng.randrange(12)
             if odd == 0:
                 await self._dawdle(tried)
+                if self._recovers and tried.sends and self._recovering.randrange(4):
+                    await self.send(tried, tried.sends[-1].tp, [self._value()])
             elif odd <= 2 and tried.sends:
                 commit = False
                 self._leave_behind(tried, await self._somewhere(tried))
         except Aborting:
             commit = False
+            if self._recovers:
+                tried.ended_us = self.client.now_us()
+                return await self.init(self.producer)
         if self.version < 2 and not self._added:
             return
         if any(sent.tp == PASSING for sent in tried.sends) and self._more.randrange(3) == 0:

@@ -25,10 +25,13 @@ def vary(shape: Shape, seed: int) -> Shape:
     """The shape, lean in most seeds; and in a quarter of them with ids that begin near the end of their epochs, so that a run
     gets there."""
     rng = random.Random(f"transactions/shape/{seed}")
-    epochs = rng.choice((32_767, 32_767, 32_767, rng.choice((1, 2, 5, 20))))
-    shape = replace(shape, tuning=replace(shape.tuning, producer_epochs=epochs))
+    shape = replace(shape, tuning=replace(shape.tuning, producer_epochs=_epochs(rng)))
     shape = _lean(shape, rng) if rng.randrange(8) else shape
     return _forgetful(shape, random.Random(f"transactions/expiry/{seed}"))
+
+
+def _epochs(rng: random.Random) -> int:
+    return rng.choice((32_767, 32_767, 32_767, rng.choice((1, 2, 5, 20))))
 
 
 def _forgetful(shape: Shape, rng: random.Random) -> Shape:

@@ -33,12 +33,12 @@ from kraftlite.sim.client import SimAdmin, SimClient
 from kraftlite.sim.history import History, Verdict
 from kraftlite.sim.services.logs import DELETE_RECORDS, DeleteAsk
 from kraftlite.sim.shape import TopicPlan
-from kraftlite.sim.workloads import transaction_groups
+from kraftlite.sim.workloads import transaction_groups, transaction_hanging
 from kraftlite.sim.workloads.creation import create
 from kraftlite.sim.workloads.transaction_client import TransactionClient
 from kraftlite.sim.workloads.transaction_copying import CopyingInstance
 from kraftlite.sim.workloads.transaction_instance import PASSING, Instance
-from kraftlite.sim.workloads.transactions_history import Reading
+from kraftlite.sim.workloads.transactions_history import HANGING, Reading
 
 if TYPE_CHECKING:
     from kraftlite.sim.cluster import SimCluster
@@ -61,6 +61,9 @@ def visit(
     topics = [
         TopicPlan(name=name, partitions=rng.choice((1, 2, 3)), replication=replication, config=config) for name in (INPUT, OUTPUT)
     ]
+    hangs = _something_hangs(cluster.seed)
+    if hangs:
+        topics.append(TopicPlan(name=HANGING, partitions=1, replication=most, config={}))
     inputs = [TopicPartition(INPUT, index) for index in range(topics[0].partitions)]
     outputs = [TopicPartition(OUTPUT, index) for index in range(topics[1].partitions)]
     admin = TopicMaker(cluster, NUMBER, "transactions-admin", history)
@@ -73,7 +76,9 @@ def visit(
         yield copier, copier.run(inputs, outputs, CopyingInstance)
     for index in range(rng.choice((1, 2))):
         reader = CommittedReader(cluster, NUMBER + 20 + index, f"committed-{index}", history)
-        yield reader, reader.run((*inputs, *outputs))
+        yield reader, reader.run((*inputs, *outputs, *([transaction_hanging.PLACE] if hangs else ())))
+    if hangs:
+        yield from transaction_hanging.visit(cluster, history)
     more = random.Random(f"transactions/groups/{cluster.seed}")
     if more.randrange(2) == 0:
         yield from transaction_groups.mixers(cluster, history, inputs, more)
@@ -82,6 +87,10 @@ def visit(
             yield mixer, mixer.run(inputs, outputs, transaction_groups.MixingInstance)
     if more.randrange(3) == 0:
         yield from transaction_groups.members(cluster, history, inputs, outputs, more)
+
+
+def _something_hangs(seed: int) -> bool:
+    return random.Random(f"transactions/hanging/{seed}").randrange(4) == 0
 
 
 def is_ready(history: History, *topics: str) -> bool:

@@ -6,9 +6,13 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass, field
 from enum import Enum
+from typing import Final
 
 from kraftlite.model.producer import Producer
 from kraftlite.model.topic_partition import TopicPartition
+
+HANGING: Final = "tx-hanging"
+"""The topic in which transactions hang behind a broker's mistake (R23). No coordinator has to know what is open there."""
 
 
 class Outcome(Enum):

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from kraftlite.broker.handlers import transactions
 from kraftlite.coordinator.core import walks
 from kraftlite.coordinator.transactions import rules
 from kraftlite.coordinator.transactions.shard_core import TransactionShard
 from kraftlite.coordinator.transactions.states import Transaction
 from kraftlite.log.guards import Guards
 from kraftlite.log.producers import ProducerState
+from kraftlite.sim.services import hanging
 from kraftlite.sim.workloads import transaction_settings
+from kraftlite.sim.workloads import transactions as workload
+from kraftlite.sim.workloads.transaction_hanging import Administrator
 from kraftlite.sim.workloads.transaction_instance import Instance
 from tests.sim.mutants.catalog import mutant
 from tests.sim.mutants.patching import Patch
@@ -112,6 +116,30 @@ def next_id_is_forgotten(patch: Patch) -> None:
     patch.edit(rules, "_next_of_2", ("next_producer_id = drawn", "pass"))
 
 
+def _soon_at_the_end(patch: Patch) -> None:
+    """Ids begin in their last epoch, and not in a quarter of the runs. There each transaction waits for its timeout, and its
+    producer asks for its next epoch behind that."""
+    before = "rng.choice((32_767, 32_767, 32_767, rng.choice((1, 2, 5, 20))))"
+    patch.edit(transaction_settings, "_epochs", (before, "1"))
+    patch.edit(Instance, "__init__", ("self._recovering.randrange(3) == 0", "True"))
+    patch.edit(
+        Instance,
+        "transact",
+        ("odd = self.rng.randrange(12)", "odd = self.rng.randrange(12 if self.producer.producer_epoch < 32_000 else 1)"),
+    )
+
+
+@mutant(
+    "goes-on-in-the-fencing-epoch",
+    "who was aborted in its last epoch goes on in the one that is for fencing",
+    expects=("65", "69"),
+    lens=_soon_at_the_end,
+)
+def goes_on_in_the_fencing_epoch(patch: Patch) -> None:
+    """KIP-360, KIP-890: behind a timeout a producer gets the next epoch, and of the last one there is none."""
+    patch.edit(rules, "abort_fenced", ("fenced.producer_epoch < FENCING_EPOCH", "True"))
+
+
 # --- expiries
 
 
@@ -151,6 +179,45 @@ def busy_id_expires(patch: Patch) -> None:
 def open_id_expires(patch: Patch) -> None:
     """TX-63: nobody ends the transaction."""
     patch.edit(rules, "has_expired", ("entry.current.state in IDLE", "True"))
+
+
+# --- transactions that hang
+
+
+def _something_hangs(patch: Patch) -> None:
+    """In every run, and not in a quarter of them."""
+    patch.edit(workload, "_something_hangs", (".randrange(4) == 0", ".randrange(1) == 0"))
+
+
+def _administrator_thinks(patch: Patch) -> None:
+    """Something hangs in every run, and its end takes the administrator a while, and not in a third of the cases."""
+    _something_hangs(patch)
+    patch.edit(
+        Administrator, "_look", ("rng.randrange(3) == 0", "rng.randrange(1) == 0"), ("(1_000, 30_000, 200_000)", "(200_000,)")
+    )
+
+
+@mutant(
+    "told-and-not-ended",
+    "an administrator is told that a transaction has ended which hangs on",
+    expects=("66", "liveness"),
+    lens=_something_hangs,
+)
+def told_and_not_ended(patch: Patch) -> None:
+    """KIP-664: the last stable offset stands still, and nobody looks any more."""
+    before = "iter(await ctx.markers.write_here(sound, ctx.settings.request_timeout_ms) if sound else ())"
+    patch.edit(transactions, "write_markers", (before, "iter([ErrorCode.NONE] * len(sound))"), also=(hanging,))
+
+
+@mutant(
+    "ended-by-hand-in-any-epoch",
+    "an abort of an administrator ends the transaction that its producer has begun meanwhile",
+    expects=("66", "TransactionsSeen"),
+    lens=_administrator_thinks,
+)
+def ended_by_hand_in_any_epoch(patch: Patch) -> None:
+    """KIP-664, KIP-98: what was found to hang is over, and another transaction is open in its place."""
+    patch.edit(ProducerState, "check_marker", ("self.check_epoch(header)", "pass"))
 
 
 # --- requests that wait, and work in pieces

@@ -130,6 +130,13 @@ def test_a_race_that_a_scene_is_about_happens(name: str, seed: int, race: str) -
     assert any(it.startswith(race) for it in result.coverage.races), result.coverage.races
 
 
+def test_transactions_hang_and_are_ended_by_an_administrator_while_their_producer_wakes() -> None:
+    """R23, in both orders."""
+    result = run(replace(RunPlan(seed=20, theme=TRANSACTIONS, duration_ms=8_000), faults=()))
+    assert result.outcome is Outcome.OK, f"{result.checker}: {result.story}"
+    assert sum(it.startswith("R23") for it in result.coverage.races) >= 2, result.coverage.races
+
+
 @pytest.mark.parametrize(("first", "met"), [(4, 1), (5, 0), (None, 0)])
 def test_records_below_an_open_transaction_are_no_race(first: int | None, met: int) -> None:
     """R17 is met where the transaction itself loses its first record."""
