@@ -12,11 +12,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from kraftlite.cli import ending
 from kraftlite.cli.common import data_dir_of, data_dir_option, local_errors
 from kraftlite.local.state import load
 
 if TYPE_CHECKING:
     from kraftlite.obs.recording_reader import Line
+    from kraftlite.ui.guard import Tokens
     from kraftlite.ui.rerun import Reruns
     from kraftlite.ui.serve import Link
 
@@ -125,15 +127,23 @@ def write_html(tape: dict[str, Any], path: Path) -> None:
     write_file(path, html_of(tape).encode(), "--html")
 
 
-def show(tape: dict[str, Any], *, port: int | None, browser: bool, as_json: bool) -> None:
-    """Serve the page of a recording until Ctrl-C."""
+def show(
+    tape: dict[str, Any],
+    *,
+    port: int | None,
+    browser: bool,
+    as_json: bool,
+    tokens: Tokens | None = None,
+    again: bool = True,
+) -> None:
+    """Serve the page of a recording until Ctrl-C. `again`: its run may be run again with a change, where that can be."""
     with page_needs():
         from kraftlite.ui.serve import listen, serve_tape
 
-    reruns = _reruns(tape)
+    reruns = _reruns(tape) if again else None
 
     def ready(link: Link) -> None:
-        best = link.viewer if reruns is None else link.operator
+        best = link.viewer if reruns is None or link.operator is None else link.operator
         if as_json:
             click.echo(json.dumps({"viewer": link.viewer} | ({} if reruns is None else {"operator": link.operator})))
         else:
@@ -151,7 +161,8 @@ def show(tape: dict[str, Any], *, port: int | None, browser: bool, as_json: bool
     except OSError as error:
         raise click.ClickException(f"--port {port}: {error.strerror}") from None
     with sock:
-        asyncio.run(serve_tape(tape, sock, ready, reruns))
+        for number in asyncio.run(serve_tape(tape, sock, ready, reruns, tokens)):
+            ending.note(number)
 
 
 def _reruns(tape: dict[str, Any]) -> Reruns | None:

@@ -372,11 +372,15 @@ def peer_tls(cluster: LocalCluster, user: str = ADMIN) -> TlsSource | None:
     nodes speak in plain text. Raises LocalError."""
     if not cluster.secure:
         return None
+    return certificate_in(client_dir(Path(cluster.data_dir), user) / _MTLS)
+
+
+def certificate_in(path: Path) -> TlsSource:
+    """The certificate that the properties of a client name, for calls to nodes. Raises LocalError."""
     from kraftlite.tls.contexts import HTTP2
     from kraftlite.tls.settings import read_settings
     from kraftlite.tls.source import TlsSource
 
-    path = client_dir(Path(cluster.data_dir), user) / _MTLS
     try:
         given = _properties(path)
         problems: list[str] = []

@@ -27,6 +27,7 @@ KINDS: Final = (*PROCESS, *INJECTED, END)
 MAX_AT_ONCE: Final = 4
 MAX_ID: Final = 64
 EVERY_S: Final = 0.1
+FOREIGN: Final = "this page looks at nodes by their addresses: nothing is done to them"
 ANSWER_S: Final = 1.0
 """So long an answer waits for the act to fail; what takes longer shows in the ledger."""
 
@@ -46,9 +47,9 @@ def check_operator(operator: bool, who_may: str = "the operator's link may do th
 
 
 class Acts:
-    """The faults that may be caused on one local cluster."""
+    """The faults that may be caused on one local cluster; none without a directory."""
 
-    def __init__(self, data_dir: Path) -> None:
+    def __init__(self, data_dir: Path | None) -> None:
         self._data_dir = data_dir
         self._last = float("-inf")
         self._tasks: set[asyncio.Task[None]] = set()
@@ -59,6 +60,8 @@ class Acts:
         """Returns what was asked for, in words, as soon as it is done or has run for a second. `rest`: what a fault takes beside
         its node (`_injection`), or the `id` of the one to end. Raises Refused."""
         check_operator(operator)
+        if self._data_dir is None:
+            raise Refused(409, FOREIGN)
         if kind not in KINDS:
             raise Refused(400, f"kind: allowed are {', '.join(KINDS)}")
         if kind != END and (not isinstance(node, int) or isinstance(node, bool)):

@@ -158,6 +158,8 @@ class Page(Front):
                 "brokers": cluster.brokers,
                 "bootstrap_servers": cluster.bootstrap_servers,
                 "role": request.scope["role"],
+                "read_only": self._tokens.operator is None,
+                "traces": self.watcher.whom.traces,
                 "faults": list(KINDS) if request.scope["role"] == OPERATOR else [],
                 "timings_ms": await asyncio.to_thread(self._timings),
             }

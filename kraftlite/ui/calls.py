@@ -149,6 +149,8 @@ CALLS: Final = (
                 "brokers": WHOLE,
                 "bootstrap_servers": TEXT,
                 "role": {"enum": ["operator", "viewer"]},
+                "read_only": FLAG,
+                "traces": FLAG,
                 "faults": array(TEXT),
                 "timings_ms": {"type": "object", "additionalProperties": maybe(WHOLE)},
             }

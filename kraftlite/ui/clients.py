@@ -12,7 +12,7 @@ from typing import Any, Final
 from kraftlite.local.process import own_environment
 from kraftlite.local.workload import MAX_RATE
 from kraftlite.model.shown import printable
-from kraftlite.ui.acts import Refused, check_operator
+from kraftlite.ui.acts import FOREIGN, Refused, check_operator
 from kraftlite.ui.reports import OWN, Reports
 
 _STOP_S: Final = 15.0
@@ -22,7 +22,7 @@ _MAX_LINE: Final = 256 << 10
 class Clients(Reports):
     """The reports of all, and the process of the one that the page runs."""
 
-    def __init__(self, data_dir: Path) -> None:
+    def __init__(self, data_dir: Path | None) -> None:
         super().__init__()
         self._data_dir = data_dir
         self._child: asyncio.subprocess.Process | None = None
@@ -51,6 +51,8 @@ class Clients(Reports):
     async def start(self, topic: object, rate: object, *, operator: bool) -> None:
         """Raises Refused."""
         check_operator(operator)
+        if self._data_dir is None:
+            raise Refused(409, FOREIGN)
         if not isinstance(topic, str) or not 0 < len(topic) <= 249 or topic.startswith("-"):
             raise Refused(400, "topic: allowed is the name of a topic")
         if not isinstance(rate, int) or isinstance(rate, bool) or not 1 <= rate <= MAX_RATE:

@@ -228,6 +228,8 @@ def quorum_of(nodes: Sequence[NodeWords], now_ms: int, memory: c.Memory) -> dict
 
 def headlines(nodes: Sequence[dict[str, Any]], quorum: dict[str, Any], parts: dict[str, Any]) -> list[dict[str, Any]]:
     """All that is wrong, the worst first, each with whom it is about and since when; one line that says so when nothing is."""
+    if not nodes:
+        return [_line("info", "nobody has been heard yet")]
     found = [*_of_unheard(quorum, nodes), *_of_quorum(quorum), *_of_nodes(nodes), *_of_partitions(parts)]
     order = ("alarm", "warn", "info", "ok")
     found.sort(key=lambda line: order.index(line["level"]))

@@ -10,12 +10,15 @@ from __future__ import annotations
 
 import hmac
 import json
+import os
 import re
 import secrets
+import stat
 from collections import OrderedDict
 from collections.abc import Mapping
 from dataclasses import dataclass
 from http.cookies import CookieError, SimpleCookie
+from pathlib import Path
 from typing import Any, Final
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -25,6 +28,7 @@ TOKEN_VARIABLE: Final = "KRAFTLITE_UI_TOKEN"
 _LEAST: Final = 22
 """The letters of 128 bits in base64."""
 _TOKEN: Final = re.compile(rf"[A-Za-z0-9_-]{{{_LEAST},128}}", re.ASCII)
+_MAX_FILE: Final = 4096
 MAX_SESSIONS: Final = 64
 POLICY: Final = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
@@ -44,39 +48,62 @@ _OPEN: Final = ("/api/v1/session",)
 
 
 class WeakToken(Exception):
-    """A token that was given is too short, or has other letters."""
+    """A token that was given is too short, has other letters, or lies open."""
 
 
 @dataclass(frozen=True, slots=True)
 class Tokens:
-    """128 bits each, made at each start unless one is given. The viewer's shows everything and does nothing."""
+    """128 bits each, made at each start unless they are given. The viewer's shows everything and does nothing. Without an
+    operator's nobody can do anything: the page is for looking only."""
 
-    operator: str
+    operator: str | None
     viewer: str
 
     @classmethod
-    def make(cls) -> Tokens:
-        return cls(secrets.token_urlsafe(16), secrets.token_urlsafe(16))
+    def make(cls, *, read_only: bool = False) -> Tokens:
+        return cls(None if read_only else secrets.token_urlsafe(16), secrets.token_urlsafe(16))
 
     @classmethod
-    def of(cls, env: Mapping[str, str]) -> Tokens:
-        """Made at this start, or the operator's from `KRAFTLITE_UI_TOKEN`. Raises WeakToken for one that can be guessed."""
-        made, given = cls.make(), env.get(TOKEN_VARIABLE, "")
+    def of(cls, env: Mapping[str, str], file: Path | None = None, *, read_only: bool = False) -> Tokens:
+        """Made at this start, or those that are given: the lines of `file`, or `KRAFTLITE_UI_TOKEN`. The first one is the
+        operator's, the second the viewer's; `read_only`: there is one, the viewer's. Raises WeakToken for one that can be guessed
+        or read by others."""
+        made = cls.make(read_only=read_only)
+        where = TOKEN_VARIABLE if file is None else str(file)
+        given = [it for it in [env.get(TOKEN_VARIABLE, "")] if it] if file is None else _lines_of(file)
         if not given:
             return made
-        if not _TOKEN.fullmatch(given):
-            raise WeakToken(
-                f"{TOKEN_VARIABLE}: allowed are {_LEAST} to 128 letters, digits, - and _, as kraftlite random-uuid prints"
-            )
-        return cls(given, made.viewer)
+        for token in given:
+            if not _TOKEN.fullmatch(token):
+                raise WeakToken(f"{where}: allowed are {_LEAST} to 128 letters, digits, - and _, as kraftlite random-uuid prints")
+        if len(given) > (1 if read_only else 2) or len(set(given)) != len(given):
+            raise WeakToken(f"{where}: allowed is {'one token' if read_only else 'a token, and another one for looking only'}")
+        if read_only:
+            return cls(None, given[0])
+        return cls(given[0], given[1] if len(given) > 1 else made.viewer)
 
     def role(self, given: str) -> str | None:
         """The role of a token; None for one that is none of ours."""
         found = None
         for role, token in ((OPERATOR, self.operator), (VIEWER, self.viewer)):
-            if hmac.compare_digest(given.encode("utf-8", "replace"), token.encode()):
+            if token is not None and hmac.compare_digest(given.encode("utf-8", "replace"), token.encode()):
                 found = role
         return found
+
+
+def _lines_of(file: Path) -> list[str]:
+    """The tokens in a file that nobody else may read. Raises WeakToken."""
+    try:
+        with file.open("rb") as opened:
+            if stat.S_IMODE(os.fstat(opened.fileno()).st_mode) & 0o077:
+                raise WeakToken(f"{file}: others may read it; allowed is a file for its owner alone: chmod 600 {file}")
+            text = opened.read(_MAX_FILE + 1).decode("ascii", "replace")
+    except OSError as error:
+        raise WeakToken(f"{file}: {error.strerror or error}") from None
+    found = text.split() if len(text) <= _MAX_FILE else []
+    if not found:
+        raise WeakToken(f"{file}: there is no token in it; kraftlite random-uuid prints one")
+    return found
 
 
 class Sessions:

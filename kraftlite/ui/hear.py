@@ -10,7 +10,13 @@ from typing import Final
 
 from kraftlite.model.errors import ApiError
 from kraftlite.model.ids import Endpoint
-from kraftlite.model.messages.introspection import NodeStatusRequest, ReplicaStatesRequest, WatchRequest, WatchResponse
+from kraftlite.model.messages.introspection import (
+    NodeStatusRequest,
+    NodeStatusResponse,
+    ReplicaStatesRequest,
+    WatchRequest,
+    WatchResponse,
+)
 from kraftlite.model.messages.methods import NODE_STATUS, REPLICA_STATES, WATCH
 from kraftlite.rpc.transport import GrpcTransport
 from kraftlite.runtime.ports import NotServed, TransportError
@@ -114,6 +120,7 @@ class Hearing:
     async def _ask(self, words: NodeWords, peer: Endpoint) -> None:
         began = time.monotonic()
         status = await self._transport.call(peer, NODE_STATUS, NodeStatusRequest(), TIMEOUT_MS)
+        _check(words, status)
         words.hear_status(status, now_ms(), round(1000 * (time.monotonic() - began)))
         if "broker" in words.roles and time.monotonic() >= self._replicas_at:
             answer = await self._transport.call(peer, REPLICA_STATES, ReplicaStatesRequest(topics=None), TIMEOUT_MS)
@@ -122,9 +129,16 @@ class Hearing:
         self.news(True)
 
 
+def _check(words: NodeWords, status: NodeStatusResponse) -> None:
+    """Another node may listen at the address by now: its words are not those of this one. Raises TransportError."""
+    if status.node_id != words.id:
+        raise TransportError(f"node {status.node_id} answers there")
+
+
 def _take(words: NodeWords, answer: WatchResponse, at_ms: int, rtt_ms: int) -> bool:
     status, urgent = answer.status or words.status, False
     if status is not None:
+        _check(words, status)
         urgent = words.hear_status(status, at_ms, rtt_ms)
     if "broker" in words.roles:
         looked_ms = None if answer.looked_ms < 0 else at_ms - (answer.uptime_ms - answer.looked_ms)

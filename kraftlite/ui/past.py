@@ -94,6 +94,8 @@ class Past:
 
 def _image(cluster: LocalCluster, offset: int | None, path: str) -> dict[str, Any]:
     """Raises NoMetadata, OSError."""
+    if not cluster.data_dir:
+        raise NoMetadata("the page looks at nodes by their addresses, and not at their files")
     notes: list[str] = []
     try:
         with closing(Live(cluster)) as live:

@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import signal
 import socket
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Generator
 from dataclasses import dataclass
-from pathlib import Path
+from types import FrameType
 from typing import TYPE_CHECKING, Any, Final
 
 import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
+from uvicorn.server import HANDLED_SIGNALS
 
 from kraftlite.obs.recording import Recorder
 from kraftlite.ui.acts import Acts
 from kraftlite.ui.app import Front, Page, TapePage
 from kraftlite.ui.guard import Tokens
 from kraftlite.ui.watch import header_of, watching
+from kraftlite.ui.whom import Whom
 
 if TYPE_CHECKING:
     from kraftlite.ui.rerun import Reruns
@@ -32,9 +37,10 @@ MAX_HEADERS: Final = 16 << 10
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Link:
-    """The addresses of the page. Whoever has `operator` may kill nodes; `viewer` is for looking."""
+    """The addresses of the page. Whoever has `operator` may kill nodes; `viewer` is for looking. None: it is for looking only."""
 
-    operator: str
+    address: str
+    operator: str | None
     viewer: str
 
 
@@ -79,12 +85,31 @@ class _Impatient(H11Protocol):
 
 
 class _Server(uvicorn.Server):
-    """Says when it takes connections, and before it waits for those that are open."""
+    """Says when it takes connections, and before it waits for those that are open. A signal ends it, and is in `signals` then:
+    uvicorn raises it once more, within a task, where it would be an error that nobody takes."""
 
     def __init__(self, config: uvicorn.Config, on_ready: Callable[[], None], on_leaving: Callable[[], None]) -> None:
         super().__init__(config)
+        self.signals: list[int] = []
         self._on_ready = on_ready
         self._on_leaving = on_leaving
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Generator[None]:
+        if threading.current_thread() is not threading.main_thread():
+            yield
+            return
+        before = {number: signal.signal(number, self.handle_exit) for number in HANDLED_SIGNALS}
+        try:
+            yield
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        self.signals.append(sig)
+        self.force_exit = self.should_exit
+        self.should_exit = True
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
@@ -97,20 +122,20 @@ class _Server(uvicorn.Server):
 
 
 async def serve(
-    data_dir: Path,
+    whom: Whom,
     sock: socket.socket,
     on_ready: Callable[[Link], None],
     *,
     tokens: Tokens | None = None,
     patience_s: float = REQUEST_S,
     record: Callable[[bytes], object] | None = None,
-) -> None:
-    """Serve until SIGINT or SIGTERM; `on_ready` gets the links as soon as connections are taken, and `record` every line of a
-    recording. Raises LocalError when there is no cluster."""
+) -> list[int]:
+    """Serve until SIGINT or SIGTERM, and return which; `on_ready` gets the links as soon as connections are taken, and `record`
+    every line of a recording. Raises LocalError when there is no cluster."""
     tokens = tokens or Tokens.make()
-    acts = Acts(data_dir)
+    acts = Acts(whom.data_dir)
     try:
-        async with watching(data_dir) as watcher:
+        async with watching(whom) as watcher:
             if record is not None:
                 watcher.recorder = Recorder(header_of(watcher.cluster), record)
             page = Page(watcher, acts, tokens, sock.getsockname()[1])
@@ -125,22 +150,31 @@ async def serve(
                 await asyncio.gather(running, return_exceptions=True)
                 watcher.finish()
                 await serving
+            return server.signals
     finally:
         await acts.close()
 
 
 async def serve_tape(
-    tape: dict[str, Any], sock: socket.socket, on_ready: Callable[[Link], None], reruns: Reruns | None = None
-) -> None:
-    """Serve the page of a recording until SIGINT or SIGTERM. The operator's link may run it again, where `reruns` can."""
-    tokens = Tokens.make()
+    tape: dict[str, Any],
+    sock: socket.socket,
+    on_ready: Callable[[Link], None],
+    reruns: Reruns | None = None,
+    tokens: Tokens | None = None,
+) -> list[int]:
+    """Serve the page of a recording until SIGINT or SIGTERM, and return which. The operator's link may run it again, where
+    `reruns` can."""
+    tokens = tokens or Tokens.make()
     page = TapePage(tape, tokens, sock.getsockname()[1], reruns)
-    await _Server(_config(page, REQUEST_S), lambda: on_ready(_link(sock, tokens)), page.close).serve(sockets=[sock])
+    server = _Server(_config(page, REQUEST_S), lambda: on_ready(_link(sock, tokens)), page.close)
+    await server.serve(sockets=[sock])
+    return server.signals
 
 
 def _link(sock: socket.socket, tokens: Tokens) -> Link:
     base = f"http://{HOST}:{sock.getsockname()[1]}/"
-    return Link(operator=f"{base}#{tokens.operator}", viewer=f"{base}#{tokens.viewer}")
+    operator = None if tokens.operator is None else f"{base}#{tokens.operator}"
+    return Link(address=base, operator=operator, viewer=f"{base}#{tokens.viewer}")
 
 
 def _config(page: Front, patience_s: float) -> uvicorn.Config:

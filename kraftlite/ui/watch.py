@@ -1,4 +1,4 @@
-"""Hears every node of a local cluster, and keeps what each one said last.
+"""Hears every node of a cluster, and keeps what each one said last.
 
 Each node has a task of its own (`ui/hear`), so that one that is silent holds up nobody. While nobody
 watches, the nodes tell less often.
@@ -17,9 +17,7 @@ from operator import attrgetter
 from pathlib import Path
 from typing import Any, Final
 
-from kraftlite.local.client import to_nodes
-from kraftlite.local.ledger import LEDGER_NAME
-from kraftlite.local.state import LocalCluster, LocalError, LocalNode, load
+from kraftlite.local.state import LocalCluster, LocalError, LocalNode
 from kraftlite.obs.faults import Fault
 from kraftlite.obs.recording import LIVE, WALL, Header, Recorder
 from kraftlite.rpc.transport import GrpcTransport
@@ -29,6 +27,7 @@ from kraftlite.ui.follow import Record
 from kraftlite.ui.hear import Hearing, now_ms
 from kraftlite.ui.kept import Kept, Scribe
 from kraftlite.ui.reports import OWN, add_clients
+from kraftlite.ui.whom import InDirectory, Whom
 from kraftlite.ui.words import NodeWords
 
 WATCHED_MS: Final = 200
@@ -56,12 +55,12 @@ class News:
 class Watcher:
     """The words of all nodes, the record of what happened, and the state that follows from both."""
 
-    def __init__(self, data_dir: Path, transport: GrpcTransport) -> None:
-        self.data_dir = data_dir
-        self.cluster: LocalCluster = load(data_dir)
+    def __init__(self, whom: Whom, transport: GrpcTransport) -> None:
+        self.whom = whom
+        self.cluster: LocalCluster = whom.look()
         self.nodes: dict[int, NodeWords] = {}
         self.record = Record()
-        self.clients = Clients(data_dir)
+        self.clients = Clients(whom.data_dir)
         self.faults: list[Fault] = []
         self.gone: str | None = None
         """The reason why the cluster's description cannot be read any more; None while it can."""
@@ -103,7 +102,7 @@ class Watcher:
         """Read the description of the cluster and the state of each process. Blocks for a moment: it is short files of /proc.
         Nodes in containers are asked on threads, as a frozen one does not answer."""
         try:
-            self._take(load(self.data_dir))
+            self._take(self.whom.look())
             self.gone = None
         except LocalError as error:
             self.gone = str(error)
@@ -134,6 +133,7 @@ class Watcher:
 
     async def run(self) -> None:
         """Until it is cancelled."""
+        finding = asyncio.create_task(self.whom.find(self._transport))
         try:
             while True:
                 began = time.monotonic()
@@ -148,9 +148,10 @@ class Watcher:
                     self._scribe.write(self.recorder, self, now_ms())
                 await self._pause(max(0.02, self.every_ms / 1000 - (time.monotonic() - began)))
         finally:
-            for task in self._tasks.values():
+            tasks = [finding, *self._tasks.values()]
+            for task in tasks:
                 task.cancel()
-            await asyncio.gather(*self._tasks.values(), return_exceptions=True)
+            await asyncio.gather(*tasks, return_exceptions=True)
 
     def hurry(self) -> None:
         """Look at once: somebody has done something."""
@@ -166,7 +167,7 @@ class Watcher:
 
     def _read(self) -> None:
         version = self.record.version
-        self.record.read([*(node.trace_path for node in self.cluster.nodes), self.data_dir / LEDGER_NAME])
+        self.record.read(self.whom.files(self.cluster))
         if self.record.version != version:
             self.faults = self.record.history().faults
 
@@ -211,7 +212,7 @@ class Watcher:
         add_clients(found, self.clients, at_ms, running)
         found["client"] = self.clients.about()
         found["recorded"] = self.record.version
-        found["gone"] = self.gone or self.record.unread
+        found["gone"] = self.gone or self.whom.unheard or self.record.unread
         found["self"] = {"late_ms": self.late_ms, "every_ms": self.every_ms}
         return found
 
@@ -222,11 +223,11 @@ def header_of(cluster: LocalCluster) -> Header:
 
 
 @asynccontextmanager
-async def watching(data_dir: Path) -> AsyncIterator[Watcher]:
-    """A watcher of the cluster in a directory, with the connections to its nodes. Raises LocalError when there is none."""
+async def watching(whom: Whom) -> AsyncIterator[Watcher]:
+    """A watcher with the connections to the nodes. Raises LocalError when there is no cluster."""
     os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")  # nodes are started from here, as programs of their own
-    async with to_nodes(load(data_dir)) as transport:
-        watcher = Watcher(data_dir, transport)
+    async with whom.connect() as transport:
+        watcher = Watcher(whom, transport)
         try:
             yield watcher
         finally:
@@ -236,7 +237,7 @@ async def watching(data_dir: Path) -> AsyncIterator[Watcher]:
 
 async def record(data_dir: Path, write: Callable[[bytes], object], *, max_bytes: int, for_s: float | None) -> Recorder:
     """Record the cluster in a directory for a time (None: until it is cancelled), or until the recording is full."""
-    async with watching(data_dir) as watcher:
+    async with watching(InDirectory(data_dir)) as watcher:
         recorder = watcher.recorder = Recorder(header_of(watcher.cluster), write, max_bytes=max_bytes)
         running = asyncio.create_task(watcher.run())
         try:

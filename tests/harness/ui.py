@@ -18,6 +18,7 @@ from kraftlite.ui.acts import Acts
 from kraftlite.ui.app import Page
 from kraftlite.ui.guard import Tokens
 from kraftlite.ui.watch import Watcher
+from kraftlite.ui.whom import InDirectory
 from kraftlite.ui.words import NodeWords
 
 NOW = 1_000_000
@@ -163,4 +164,4 @@ def idle_cluster(folder: Path) -> LocalCluster:
 def idle_page(folder: Path, tokens: Tokens) -> Page:
     """The page of such a cluster."""
     directory = Path(idle_cluster(folder).data_dir)
-    return Page(Watcher(directory, None), Acts(directory), tokens, 8088)  # type: ignore[arg-type]
+    return Page(Watcher(InDirectory(directory), None), Acts(directory), tokens, 8088)  # type: ignore[arg-type]

@@ -141,6 +141,7 @@ async function load() {
     await open();
     page.cluster = await get("/api/v1/cluster");
     page.whatIf = page.cluster.what_if || null;
+    if (page.cluster.traces === false) page.empty = "This page hears nodes by their addresses, and has none of their trace files (--trace FILE): what happened before, and why, it cannot tell.";
     if (page.cluster.recording) page.tape = await get("/api/v1/tape");
   }
   if (!page.tape) return;

@@ -10,7 +10,7 @@ const form = { kind: "cut", node: null, other: null, amount: null, api: "Produce
 export function faults(page) {
   return [
     h("h2", {}, "Faults"),
-    page.role === "operator" ? targets(page) : h("p", { class: "soft" }, page.past ? "This is what was: nothing can be done to it." : "This link is for looking only. The operator's link has the buttons."),
+    page.role === "operator" ? targets(page) : h("p", { class: "soft" }, page.past ? "This is what was: nothing can be done to it." : page.cluster.read_only ? "This page is for looking only." : "This link is for looking only. The operator's link has the buttons."),
     page.role === "operator" ? h("section", { "aria-labelledby": "h-inject" }, h("h3", { id: "h-inject" }, "Links, disks, clocks, answers"), inject(page)) : null,
     h("section", { "aria-labelledby": "h-ledger" }, h("h3", { id: "h-ledger" }, "Ledger"), ledger(page)),
   ];

@@ -21,7 +21,7 @@ export function quorum(page) {
     others.length ? table(page, "Observers", others, null) : null,
     h("p", { class: "soft key" }, "Each row is one node's own word. LEO is the end of its metadata log, HW is what it knows to be committed; a voter that lags is behind by a fetch."),
     tail && tail.votes.length ? h("section", { "aria-labelledby": "h-votes" }, h("h3", { id: "h-votes" }, "Votes"), votes(tail.votes)) : null,
-    h("section", { "aria-labelledby": "h-elections" }, h("h3", { id: "h-elections" }, "Elections, and why"), stories(page.sofar(page.told), page.tape ? page.empty : "No election is recorded in the last ten minutes.", page.seek, page.asked)),
+    h("section", { "aria-labelledby": "h-elections" }, h("h3", { id: "h-elections" }, "Elections, and why"), stories(page.sofar(page.told), page.empty || "No election is recorded in the last ten minutes.", page.seek, page.asked)),
     h("section", { "aria-labelledby": "h-log" }, h("h3", { id: "h-log" }, "Metadata log"), tail ? log(page, tail.records, voters) : h("p", { class: "soft" }, "Reading what the controllers recorded …")),
   ];
 }

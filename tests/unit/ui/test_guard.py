@@ -37,7 +37,7 @@ async def post(page: Page, headers: dict[str, str], body: bytes = KILL, path: st
 
 
 def acted(page: Page) -> list[str]:
-    return [fault.kind for fault in read_faults(page.watcher.data_dir)]
+    return [fault.kind for fault in read_faults(Path(page.watcher.cluster.data_dir))]
 
 
 async def session(page: Page, token: str = "operator-token", **headers: str) -> Answer:
@@ -176,7 +176,7 @@ async def test_a_fault_of_a_node_that_does_not_run_is_refused_and_in_the_ledger(
     body = b'{"kind": "slow", "node": 2, "other": 1, "for_ms": 5000, "amount": 250000}'
     found = await post(page, {**OPERATOR, **WRITE}, body)
     assert (found.status, found.json["error"]) == (409, "node 2 and node 1 is not running")
-    fault = read_faults(page.watcher.data_dir)[-1]
+    fault = read_faults(Path(page.watcher.cluster.data_dir))[-1]
     assert (fault.kind, fault.node, fault.other, fault.for_ms, fault.by.door) == ("slow", 2, 1, 5_000, "api")
     assert fault.failed == "node 2 and node 1 is not running"
 

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from kraftlite.ui.serve import Link, listen, serve
+from kraftlite.ui.whom import InDirectory
 from tests.harness.browser import chromium, page_at
 from tests.harness.ui import idle_cluster
 
@@ -31,7 +32,7 @@ def serving(directory: Path) -> Iterator[Link]:
         ready.set()
 
     with listen(0) as sock:
-        task = loop.create_task(serve(directory, sock, say))
+        task = loop.create_task(serve(InDirectory(directory), sock, say))
 
         def run() -> None:
             asyncio.set_event_loop(loop)
@@ -52,7 +53,7 @@ def test_what_a_client_says_of_itself_is_text(tmp_path: Path, monkeypatch: pytes
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
     cluster = idle_cluster(tmp_path)
     with chromium() as browser, serving(Path(cluster.data_dir)) as link:
-        base, _, token = link.operator.partition("#")
+        base, _, token = str(link.operator).partition("#")
         report = {"kind": "report", "client": HOSTILE, "topic": HOSTILE, "at": 4_000_000_000_000, "sent": 3, "consumed": None}
         report |= {
             "p50": 1,
@@ -66,7 +67,7 @@ def test_what_a_client_says_of_itself_is_text(tmp_path: Path, monkeypatch: pytes
         with urllib.request.urlopen(request, timeout=20) as answer:
             assert answer.status == 202
         complaints: list[str] = []
-        page = page_at(browser, link.operator, complaints)
+        page = page_at(browser, str(link.operator), complaints)
         for view in ("c", "o", "p", "t", "q", "f"):
             page.keyboard.press(view)
             page.wait_for_selector(".headlines li")

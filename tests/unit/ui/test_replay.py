@@ -209,6 +209,27 @@ def test_the_commands(tmp_path: Path) -> None:
     assert told.exit_code == 1 and "No such file or directory" in told.output
 
 
+@pytest.mark.parametrize(
+    ("arguments", "why"),
+    [
+        (["FILE", "--nodes", "a:1"], "FILE is a recording: one of them"),
+        (["--nodes", "a:1", "--data-dir", "."], "--nodes are others: one of them"),
+        (["--nodes", "a"], "--nodes 'a': allowed is host:port"),
+        (["--trace", "FILE"], "go with --nodes"),
+        (["--command-config", "FILE"], "go with --nodes"),
+        (["--nodes", "a:1", "--token-file", "FILE"], "others may read it"),
+        (["FILE", "--token-file", "FILE"], "others may read it"),
+        (["--read-only", "--token-file", "none"], "No such file"),
+    ],
+)
+def test_what_the_options_of_the_page_cannot_mean_is_refused(tmp_path: Path, arguments: list[str], why: str) -> None:
+    file = tmp_path / "run.kljsonl"
+    file.write_bytes(split()[0])
+    file.chmod(0o644)
+    told = CliRunner().invoke(cli, ["ui", *(str(file) if it == "FILE" else it for it in arguments)])
+    assert told.exit_code != 0 and why in " ".join(told.output.split()), told.output
+
+
 def test_the_page_of_a_recording_is_guarded() -> None:
     pytest.importorskip("starlette")
     from kraftlite.ui.app import TapePage

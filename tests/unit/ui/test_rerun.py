@@ -33,7 +33,7 @@ def tape() -> dict[str, Any]:
     return split()[1]
 
 
-async def post(page: TapePage, value: Any, token: str = TOKENS.operator) -> Answer:
+async def post(page: TapePage, value: Any, token: str | None = TOKENS.operator) -> Answer:
     headers = {
         "Host": "127.0.0.1:8088",
         "Authorization": f"Bearer {token}",

@@ -18,6 +18,7 @@ from kraftlite.local.state import LocalCluster
 from kraftlite.obs.recording_reader import ClientSaid, read_bytes
 from kraftlite.ui import serve
 from kraftlite.ui.serve import HOST, MAX_CONNECTIONS, Link, listen
+from kraftlite.ui.whom import InDirectory
 from tests.harness.ui import client_report, idle_cluster
 
 
@@ -35,7 +36,7 @@ async def serving(
     ready: asyncio.Future[Link] = loop.create_future()
     with listen(0) as sock:
         task = asyncio.create_task(
-            serve.serve(Path(cluster.data_dir), sock, ready.set_result, patience_s=patience_s, record=record)
+            serve.serve(InDirectory(Path(cluster.data_dir)), sock, ready.set_result, patience_s=patience_s, record=record)
         )
         try:
             yield await asyncio.wait_for(ready, 20)
@@ -46,7 +47,7 @@ async def serving(
 
 
 def port_of(link: Link) -> int:
-    return int(link.operator.partition("#")[0].rstrip("/").rpartition(":")[2])
+    return int(link.address.rstrip("/").rpartition(":")[2])
 
 
 async def request(link: Link, text: str, *, until: bytes = b"") -> bytes:
@@ -60,13 +61,13 @@ async def request(link: Link, text: str, *, until: bytes = b"") -> bytes:
 
 
 def get(link: Link, path: str) -> str:
-    token = link.operator.partition("#")[2]
+    token = str(link.operator).partition("#")[2]
     return f"GET {path} HTTP/1.1\nHost: {HOST}:{port_of(link)}\nAuthorization: Bearer {token}\nConnection: close\n\n"
 
 
 async def test_the_state_and_the_stream(cluster: LocalCluster) -> None:
     async with serving(cluster) as link:
-        assert link.operator.startswith(f"http://{HOST}:") and link.operator != link.viewer
+        assert str(link.operator).startswith(f"http://{HOST}:") and link.operator != link.viewer
         answer = await request(link, get(link, "/api/v1/state"))
         assert answer.startswith(b"HTTP/1.1 200") and b"\r\nserver:" not in answer.lower()
         assert [node["life"] for node in json.loads(answer.partition(b"\r\n\r\n")[2])["nodes"]] == ["dead", "dead"]

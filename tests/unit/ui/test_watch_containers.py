@@ -13,6 +13,7 @@ import pytest
 
 from kraftlite.local import container
 from kraftlite.ui.watch import Watcher
+from kraftlite.ui.whom import InDirectory
 from tests.harness.local import wait_for
 
 LISTED = "1@controller-1:9093,4@kafka-1:9192:29092:29093"
@@ -56,7 +57,7 @@ def watcher(tmp_path: Path) -> Iterator[Watcher]:
             "KRAFTLITE_DATA_DIR": str(tmp_path / "c"),
         }
     )
-    found = Watcher(tmp_path / "c", None)  # type: ignore[arg-type]
+    found = Watcher(InDirectory(tmp_path / "c"), None)  # type: ignore[arg-type]
     yield found
     found.close()
 
