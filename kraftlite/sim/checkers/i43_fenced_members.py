@@ -152,8 +152,17 @@ class FencedMembers(GroupChecker):
     def on_event(self, now_us: int, node: SimHost, event: TraceEvent) -> None:
         if isinstance(event, GroupMemberRemoved):
             self._note(node, event.group, event.member, now_us)
+            self._check_static(node, event)
         elif isinstance(event, StaticMemberReplaced):
             self._note(node, event.group, event.old, now_us)
+
+    def _check_static(self, node: SimHost, event: GroupMemberRemoved) -> None:
+        """A rebalance does not wait for static members that are away, and does not drop them: only the end of their session does
+        (CP-34, KIP-345). In a group of the consumer protocol who speaks the classic one is dropped."""
+        driver = self.groups.driver(node, event.group)
+        classic = driver is not None and event.group in driver.shard.groups.by_id
+        if event.instance is not None and event.reason == "did not rejoin in time" and classic:
+            self.fail(f"static member {event.member} of group {event.group} is dropped because it did not rejoin in time")
 
     def _note(self, node: SimHost, group_id: str, member_id: str, now_us: int) -> None:
         driver = self.groups.driver(node, group_id)
