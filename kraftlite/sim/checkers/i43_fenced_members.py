@@ -72,8 +72,8 @@ class FencedMembers(GroupChecker):
                     self._check_author(log, change, author[0], int(author[1]))
 
     def _check_released(self, log: GroupLog, changes: Sequence[Change]) -> None:
-        """Nobody takes a static member's place in the consumer protocol but when that one is away for a while, or is no member any
-        more; else it is told UNRELEASED_INSTANCE_ID, and the two would take the place from each other for ever (CG-07)."""
+        """Nobody takes a static member's place in the consumer protocol but when that one is away for a while, or is no member
+        any more; else it is told UNRELEASED_INSTANCE_ID, and the two would take the place from each other for ever (CG-07)."""
         epochs: dict[tuple[str, str], int] = {}
         former: dict[tuple[str, str], str] = {}
         for change in changes:
