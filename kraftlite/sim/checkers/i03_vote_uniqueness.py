@@ -8,6 +8,7 @@ from uuid import UUID
 from kraftlite.model.ids import NodeId
 from kraftlite.model.messages.methods import VOTE
 from kraftlite.model.messages.raft import VoteRequest, VoteResponse
+from kraftlite.raft.states import Follower
 from kraftlite.raft.voters import ReplicaKey
 from kraftlite.runtime.trace.raft import LeaderElected
 from kraftlite.sim.checkers.base import World
@@ -16,7 +17,8 @@ from kraftlite.sim.checkers.views import NodeView
 
 
 class VoteUniqueness(MetadataChecker):
-    """A node's memory and its disk say the same of the election after every step; every vote that counts is one it cast."""
+    """A node's memory and its disk say the same of the election after every step; every vote that counts is one it cast. Who
+    hears of a leader takes no vote along from the epoch before: it would be granted once more."""
 
     numbers: ClassVar[tuple[int, ...]] = (3,)
 
@@ -43,6 +45,11 @@ class VoteUniqueness(MetadataChecker):
             )
         if election.voted is None:
             return
+        if known is None and isinstance(state, Follower):
+            self.fail(
+                f"node {view.node_id} follows {election.leader_id} in epoch {election.epoch} with a vote for {election.voted}, "
+                "which it has not cast in that epoch"
+            )
         self._votes[key] = election.voted
         self._cast.setdefault((view.node_id, election.epoch), set()).add(election.voted.id)
 

@@ -72,9 +72,8 @@ class FencedMembers(GroupChecker):
                     self._check_author(log, change, author[0], int(author[1]))
 
     def _check_released(self, log: GroupLog, changes: Sequence[Change]) -> None:
-        """A member that takes the place of a static one in the consumer protocol comes when that one is away for a while, or is
-        no member any more; else it is told UNRELEASED_INSTANCE_ID, and the two would take the place from each other for ever
-        (CG-07)."""
+        """Nobody takes a static member's place in the consumer protocol but when that one is away for a while, or is no member
+        any more; else it is told UNRELEASED_INSTANCE_ID, and the two would take the place from each other for ever (CG-07)."""
         epochs: dict[tuple[str, str], int] = {}
         former: dict[tuple[str, str], str] = {}
         for change in changes:
@@ -153,8 +152,17 @@ class FencedMembers(GroupChecker):
     def on_event(self, now_us: int, node: SimHost, event: TraceEvent) -> None:
         if isinstance(event, GroupMemberRemoved):
             self._note(node, event.group, event.member, now_us)
+            self._check_static(node, event)
         elif isinstance(event, StaticMemberReplaced):
             self._note(node, event.group, event.old, now_us)
+
+    def _check_static(self, node: SimHost, event: GroupMemberRemoved) -> None:
+        """A rebalance does not wait for static members that are away, and does not drop them: only the end of their session does
+        (CP-34, KIP-345). In a group of the consumer protocol who speaks the classic one is dropped."""
+        driver = self.groups.driver(node, event.group)
+        classic = driver is not None and event.group in driver.shard.groups.by_id
+        if event.instance is not None and event.reason == "did not rejoin in time" and classic:
+            self.fail(f"static member {event.member} of group {event.group} is dropped because it did not rejoin in time")
 
     def _note(self, node: SimHost, group_id: str, member_id: str, now_us: int) -> None:
         driver = self.groups.driver(node, group_id)

@@ -344,3 +344,10 @@ def strict_filter_not_strict(patch: Patch) -> None:
 def keys_in_the_trace(patch: Patch) -> None:
     """CM-51: KAFKA-14121's kind, where values that nobody must read were logged."""
     patch.set(describe, "_SECRET", frozenset())
+
+
+@mutant("directories-stay-behind", "a move that ends leaves the directories in the order of before", expects=("83", "50", "81"))
+def directories_stay_behind(patch: Patch) -> None:
+    """KIP-858: metadata has replicas in directories of other brokers, which look offline."""
+    rule = "tuple(by_replica[replica] for replica in replicas)"
+    patch.edit(PartitionChangeBuilder, "_complete_reassignment", (rule, "tuple(by_replica.values())[-len(replicas) :]"))

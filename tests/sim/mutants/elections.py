@@ -148,3 +148,9 @@ def check_quorum_missing(patch: Patch) -> None:
 def fetch_outlasts_its_request(patch: Patch) -> None:
     """RF-25: no fetch of an idle leader succeeds, and a leader that nobody hears is replaced, without end."""
     patch.edit(Following, "_fetch", (", config.request_timeout_ms // 2)", ")"))
+
+
+@mutant("vote-taken-along", "who hears of a new leader keeps the vote of the epoch before", expects=("3", "14"))
+def vote_taken_along(patch: Patch) -> None:
+    """RF-02: the vote would be granted once more in an epoch that has a leader already."""
+    patch.edit(RaftContext, "become_follower", ("election.voted if epoch == election.epoch else None", "election.voted"))

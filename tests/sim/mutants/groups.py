@@ -12,6 +12,8 @@ from kraftlite.coordinator.modern.group import ConsumerGroup
 from kraftlite.coordinator.modern.groups import ConsumerGroups
 from kraftlite.coordinator.modern.journal import Journal
 from kraftlite.coordinator.offsets import Offsets
+from kraftlite.sim.workloads import groups as workload
+from kraftlite.sim.workloads.group_classic import ClassicMember
 from tests.sim.mutants.catalog import mutant
 from tests.sim.mutants.patching import Patch
 
@@ -187,3 +189,21 @@ def instance_taken_over(patch: Patch) -> None:
     """CG-07, KIP-848: two processes with one group.instance.id throw each other out for ever."""
     rule = "if former.classic is None and former.epoch != STATIC_LEAVE_EPOCH:"
     patch.edit(ConsumerGroups, "_find", (rule, "if False:"))
+
+
+def patient_sessions(patch: Patch) -> None:
+    """All members speak the classic protocol, and their sessions last longer than a rebalance waits for them."""
+    patch.set(workload, "ConsumerMember", ClassicMember)
+    times = ("rng.choice((1_000, 2_000, 4_000))", "6_000"), ("rng.choice((1_000, 3_000))", "1_000")
+    patch.edit(workload, "_group", *times)
+
+
+@mutant(
+    "static-member-dropped",
+    "a rebalance drops static members that are away",
+    expects=("43", "40"),
+    lens=patient_sessions,
+)
+def static_member_dropped(patch: Patch) -> None:
+    """CP-34, KAFKA-10284: a rolling restart of static members makes a rebalance of each, which they are there to avoid."""
+    patch.edit(Rebalances, "_complete_join", (" and member.instance_id is None", ""))
