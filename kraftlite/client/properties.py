@@ -87,7 +87,7 @@ _PLAIN: Final[dict[str, tuple[str, Callable[[str], Any]]]] = {
 _TLS_NAMES: Final = (CLIENT_OPTIONS[0], "ssl.ca.location", *CLIENT_OPTIONS[1:])
 """With librdkafka's name for a trust store of PEM."""
 _SASL_NAMES: Final = ("sasl.mechanism", "sasl.mechanisms", "sasl.jaas.config", "sasl.username", "sasl.password", TOKEN_URL)
-_SECRET: Final = re.compile("password|jaas|key$|secret|token|certificate")
+_SECRET: Final = re.compile("pass|pasw|pwd|jaas|key$|secret|token|certificate|credential")
 KNOWN: Final = frozenset({"bootstrap.servers", "security.protocol", *_PLAIN, *_TLS_NAMES, *_SASL_NAMES})
 
 

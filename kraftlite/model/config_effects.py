@@ -421,13 +421,16 @@ TOPIC_KEYS_WITHOUT_EFFECT: Final[Mapping[str, str]] = {
 """Keys of topics that are stored and do nothing; `remote.storage.enable` is refused."""
 
 
+_SECRETS: Final = ("pass", "pasw", "pwd", "secret", "jaas", "credential", "scram")
+
+
 def is_sensitive(name: str) -> bool:
     """Return whether a key's value must not be shown: a password, or what may be one, as the key may be a misspelt one."""
     key = broker_key_of(name)
     if key is not None:
         return key.sensitive
     lower = name.lower()
-    return "key" in lower.split(".") or any(word in lower for word in ("pass", "secret", "jaas", "credential"))
+    return "key" in lower.split(".") or any(word in lower for word in _SECRETS)
 
 
 def refusal(name: str, text: str) -> str | None:

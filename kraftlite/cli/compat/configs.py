@@ -21,6 +21,7 @@ from kraftlite.client.admin import (
 )
 from kraftlite.client.cluster import ClusterClient
 from kraftlite.client.errors import RequestRefused
+from kraftlite.model.config_effects import is_sensitive
 from kraftlite.model.java_text import java_double
 from kraftlite.model.messages.choices import AlterConfigOp, ConfigResourceType
 from kraftlite.security.scram import NUMBERS
@@ -117,7 +118,7 @@ def run(arguments: Sequence[str]) -> int:
         else:
             _alter(cluster, entities, options)
     except RequestRefused as error:
-        click.echo(f"Error while executing config command with args '{' '.join(arguments)}'", err=True)
+        click.echo(f"Error while executing config command with args '{_without_secrets(arguments)}'", err=True)
         click.echo(f"{error.code.name}: {error.reason}", err=True)
         return 1
     except ToolError as error:
@@ -210,6 +211,20 @@ def parse_added(text: str | None, path: str | None) -> dict[str, str]:
     return found
 
 
+def _is_secret(key: str, text: str) -> bool:
+    """Return whether a value may have a password in it; the key may be a misspelt one."""
+    return is_sensitive(key) or "pass" in text.lower()
+
+
+def _without_secrets(arguments: Sequence[str]) -> str:
+    """The arguments as they were given; values that may be secret are left out: errors end in the logs of those who call."""
+    text = " ".join(arguments)
+    pairs = (item.strip().partition("=") for argument in arguments for item in _OUTSIDE_BRACKETS.split(argument))
+    for value in {value for key, _, value in pairs if value and _is_secret(key, value)}:
+        text = text.replace(value, "[hidden]")
+    return text
+
+
 def _alter(cluster: ClusterClient, entities: list[tuple[str, str | None, bool]], options: argparse.Namespace) -> None:
     if options.add_config and options.add_config_file:
         raise UsageError("Only one of --add-config or --add-config-file must be specified.")
@@ -257,7 +272,8 @@ def _alter_quotas(
         try:
             ops[key] = float(text)
         except ValueError:
-            raise ToolError(f"Cannot parse quota configuration value for {key}: {text}") from None
+            told = "[hidden]" if _is_secret(key, text) else text
+            raise ToolError(f"Cannot parse quota configuration value for {key}: {told}") from None
     alter_quotas(cluster, entity, ops)
 
 
@@ -279,7 +295,7 @@ def _credential(mechanism: str, text: str) -> tuple[int, str]:
     """`[iterations=8192,]password=secret`."""
     found = re.fullmatch(r"(?:iterations=(-?\d+),)?password=(.*)", text)
     if found is None:
-        raise ToolError(f"Invalid credential property {mechanism}={text.partition('password=')[0]}")
+        raise ToolError(f"Invalid credential property {mechanism}: allowed is [password=…] or [iterations=NUMBER,password=…]")
     iterations = int(found[1]) if found[1] not in (None, "-1") else _DEFAULT_ITERATIONS
     if iterations < _DEFAULT_ITERATIONS:
         raise ToolError(f"Iterations {iterations} is less than the minimum {_DEFAULT_ITERATIONS} required for {mechanism}")
