@@ -149,7 +149,12 @@ _REPLICA: Final = {
     "leader_id": c.maybe(_ID),
     "replicas": c.many(_ID, MAX_NODES),
     "min_isr": c.whole(0, (1 << 31) - 1),
+    "followers": c.many(_ID, MAX_NODES),
+    "follower_leos": c.many(c.OFFSET, MAX_NODES),
+    "maximal_isr": c.many(_ID, MAX_NODES),
 }
+_LATER: Final = ("followers", "follower_leos", "maximal_isr")
+"""The fields that recordings of earlier versions do not have."""
 _LINES: Final[dict[str, dict[str, c.Check]]] = {
     "node": {"node": _ID, "roles": c.many(c.one_of("broker", "controller"), 2), "process": c.text(20)},
     "status": {"node": _ID, "at": c.TIME, "rtt": c.whole(0, 1 << 31)},
@@ -311,8 +316,10 @@ class _Reader:
             key = checked.pop("topic"), checked.pop("partition")
             now = held.setdefault(key, {})
             now.update(checked)
+            for name in _LATER:
+                now.setdefault(name, ())
             _complete(now, REPLICA_FIELDS, f"the replica of {key[0]}-{key[1]}")
-            values = {**now, "isr": tuple(now["isr"]), "replicas": tuple(now["replicas"])}
+            values: dict[str, Any] = {name: tuple(it) if isinstance(it, list) else it for name, it in now.items()}
             said.append(ReplicaState(topic=key[0], partition=key[1], **values))
         if len(held) > MAX_REPLICAS:
             raise ValueError(f"node {node} has {len(held)} replicas: allowed are {MAX_REPLICAS}")

@@ -6,8 +6,10 @@ from collections.abc import Callable, Collection
 from typing import Any, Final
 
 from kraftlite.log.log import Log
+from kraftlite.model.ids import NodeId
 from kraftlite.model.messages.introspection import REPLICA_FIELDS, ReplicaState
 from kraftlite.model.topic_partition import TopicPartition
+from kraftlite.replication.leader import LeaderState
 from kraftlite.replication.partition import Partition
 
 LOOKS_A_SECOND: Final = 2_500
@@ -16,13 +18,15 @@ AT_ONCE: Final = 500
 FIRST_AT_ONCE: Final = 2_000
 """Replicas in one answer while not all of them were told."""
 _Values = tuple[Any, ...]
+_NOTHING: Final[tuple[tuple[NodeId, ...], tuple[int, ...], tuple[NodeId, ...]]] = ((), (), ())
 
 
 def _values(partition: Partition, log: Log) -> _Values:
     """The values of `REPLICA_FIELDS`, in their order: they are cheaper to compare than a ReplicaState is to make."""
+    leader = partition.leader
     return (
         partition.topic_id,
-        partition.leader is not None,
+        leader is not None,
         partition.leader_epoch,
         partition.partition_epoch,
         partition.committed_isr,
@@ -33,7 +37,15 @@ def _values(partition: Partition, log: Log) -> _Values:
         partition.leader_id,
         partition.replicas,
         partition.min_isr,
+        *(_NOTHING if leader is None else _known(leader)),
     )
+
+
+def _known(leader: LeaderState) -> tuple[tuple[NodeId, ...], tuple[int, ...], tuple[NodeId, ...]]:
+    """The knowledge of a leader of its followers: who they are, how far each is, and the maximal ISR."""
+    followers = leader.followers
+    ends = tuple([-1 if it.leo is None else it.leo for it in followers.values()])
+    return tuple(followers), ends, leader.isr.maximal
 
 
 def _state(tp: TopicPartition, values: _Values) -> ReplicaState:

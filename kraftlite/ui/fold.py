@@ -91,7 +91,7 @@ def partition_of(nodes: Sequence[NodeWords], key: Key, now_ms: int, memory: c.Me
         "partition_epoch": newest.partition_epoch,
         "isr": isr,
         "min_isr": newest.min_isr or None,
-        "replicas": [_replica(node, said.get(node), node in alive) for node in replicas],
+        "replicas": [_replica(node, said.get(node), node in alive) | _seen(newest, node) for node in replicas],
         "leaderless": not has_leader,
         "under_replicated": len(isr) < len(replicas),
         "under_min": bool(newest.min_isr) and len(isr) < newest.min_isr,
@@ -138,6 +138,16 @@ def _replica(node: int, said: ReplicaState | None, fresh: bool) -> dict[str, Any
         "bytes": said.size_bytes,
         "fresh": fresh,
     }
+
+
+def _seen(teller: ReplicaState, node: int) -> dict[str, Any]:
+    """The end of a follower's log as the leader has it by its fetches, -1 when there was none in its epoch; and whether the high
+    watermark stands still for it. None where no leader says it."""
+    if not teller.is_leader or node not in teller.followers:
+        return {"seen": None, "holds": None}
+    end = next((end for it, end in zip(teller.followers, teller.follower_leos, strict=False) if it == node), None)
+    holds = end is not None and teller.hw < teller.leo and node in teller.maximal_isr and end <= teller.hw
+    return {"seen": end, "holds": holds}
 
 
 def internal(row: dict[str, Any]) -> bool:

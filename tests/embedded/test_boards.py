@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import re
 from collections.abc import Iterator
@@ -145,3 +146,28 @@ def test_ce_30_every_expression_of_our_board_asks_for_series_that_there_are(load
     wanted = {name for query in queries(board) for name in re.findall(r"\b(?:kafka|kraftlite|process)_[a-z0-9_]+", query)}
     assert len(queries(board)) >= 12
     assert wanted - samples.keys() == set()
+
+
+def _differences(given: Any, read: Any, path: str = "") -> list[str]:
+    if isinstance(given, dict) and isinstance(read, dict):
+        lost = [f"{path}/{name} is not known" for name in given if name not in read]
+        return [*lost, *(it for name in given if name in read for it in _differences(given[name], read[name], f"{path}/{name}"))]
+    if isinstance(given, list) and isinstance(read, list) and len(given) == len(read):
+        pairs = enumerate(zip(given, read, strict=True))
+        return [it for at, (one, other) in pairs for it in _differences(one, other, f"{path}/{at}")]
+    return [] if given == read else [f"{path} is {given!r}, read as {read!r}"]
+
+
+def test_our_board_is_one_of_grafana() -> None:
+    """By Grafana's own schema of boards: pip install grafana-foundation-sdk. What it does not know it would leave out."""
+    schema = pytest.importorskip("grafana_foundation_sdk.models.dashboard", reason="grafana-foundation-sdk is not installed")
+    importlib.import_module("grafana_foundation_sdk.cog.plugins").register_default_plugins()
+    encoder = importlib.import_module("grafana_foundation_sdk.cog.encoder").JSONEncoder()
+
+    def read(board: Any) -> Any:
+        return json.loads(encoder.encode(schema.Dashboard.from_json(board)))
+
+    board = json.loads(OURS.read_text())
+    assert _differences(board, read(board)) == []
+    wrong = {**board, "refresch": "5s", "panels": [{**board["panels"][0], "titel": "x"}, *board["panels"][1:]]}
+    assert _differences(wrong, read(wrong)) == ["/refresch is not known", "/panels/0/titel is not known"], "the check can fail"

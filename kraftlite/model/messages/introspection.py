@@ -61,6 +61,13 @@ class ReplicaState:
     replicas: tuple[NodeId, ...] = ()
     min_isr: int = 0
     """0: the node does not say."""
+    followers: tuple[NodeId, ...] = ()
+    """The followers of which a leader knows how far they are; empty where it does not lead, or is of a version that does not say
+    it."""
+    follower_leos: tuple[int, ...] = ()
+    """In the order of `followers`, by their fetches in this leader epoch; -1: it has not fetched in it."""
+    maximal_isr: tuple[NodeId, ...] = ()
+    """Committed and proposed members: the high watermark waits for each of them."""
 
 
 REPLICA_FIELDS: Final = tuple(it.name for it in fields(ReplicaState) if it.name not in ("topic", "partition"))

@@ -156,6 +156,14 @@ class SelfReports(MetadataChecker):
                 self.fail(f"node {node.node_id} says that {it.topic}-{it.partition} is {it}")
             if it.is_leader and node.node_id not in it.isr:
                 self.fail(f"node {node.node_id} says that it leads {it.topic}-{it.partition} with the ISR {it.isr}")
+            others = set(it.replicas) - {node.node_id} if it.is_leader else set()
+            known = len(it.follower_leos) == len(it.followers) and set(it.followers) == others
+            if (
+                not known
+                or any(end > it.leo for end in it.follower_leos)
+                or (it.is_leader and not set(it.isr) <= set(it.maximal_isr))
+            ):
+                self.fail(f"node {node.node_id} says of the followers of {it.topic}-{it.partition}: {it}")
 
 
 def _of_metadata(state: MetadataState) -> dict[str, int]:

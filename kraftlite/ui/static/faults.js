@@ -87,6 +87,7 @@ function inject(page) {
       page.state.faults.some((it) => it.active && it.kind in INJECTED) ? h("button", { onclick: () => act(page, { kind: "end" }) }, "End all of these") : null,
     ),
     h("p", { class: "soft" }, "As a command: ", h("code", {}, injection(fault)), ". The node ends it when its time is over, whatever becomes of this page."),
+    kind.ends ? h("p", { class: "warn" }, `Careful: it hits all directories of node ${fault.node}, that of its metadata log, too. A node that cannot write there ends by itself, and stays down until it is started again. The command hits one directory alone with --dir.`) : null,
     form.said ? h("p", { class: "banner alarm", role: "alert" }, form.said) : null,
   );
 }

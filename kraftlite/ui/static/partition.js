@@ -50,6 +50,16 @@ function beyond(replica, epochs) {
   return more > 0 ? { more, epoch: next.epoch, start: next.start } : null;
 }
 
+/** What the leader knows of a follower, by its fetches alone, beside its own word. */
+function leaderKnows(page, row, replica) {
+  const leader = row.replicas.find((it) => it.node === row.told_by);
+  const says = `${row.told_by} ${leader && leader.fresh ? "says" : "said last"}`;
+  if (replica.seen < 0) return `${says}: it has not fetched in epoch ${leader ? leader.epoch : "–"}${replica.holds ? ", and the HW waits for it" : ""}`;
+  const apart = replica.leo === null ? 0 : replica.leo - replica.seen;
+  const differs = !apart ? "" : apart > 0 ? ` (${number(apart)} fewer than its own word)` : ` (${number(-apart)} more than its own word)`;
+  return `${says}: it has fetched up to ${number(replica.seen)}${differs}${replica.holds ? "; the HW waits for it" : ""}`;
+}
+
 function bar(page, row, replica, low, top, epochs) {
   const node = page.state.nodes.find((it) => it.id === replica.node);
   const part = (value) => `${(100 * Math.max(0, Math.min(1, (value - low) / Math.max(1, top - low)))).toFixed(2)}%`;
@@ -61,6 +71,7 @@ function bar(page, row, replica, low, top, epochs) {
     "li",
     { key: `r${replica.node}` },
     h("p", {}, h("b", {}, `${!replica.fresh ? "▨ " : leads ? "◆ " : row.isr.includes(replica.node) ? "● " : "◐ "}${replica.node}`), ` ${words}`, node && node.life !== "alive" ? h("span", { class: "bad" }, ` · ${LIFE[node.life].word}`) : null, h("span", { class: "soft" }, late)),
+    replica.seen === null || replica.seen === undefined ? null : h("p", { class: replica.holds ? "warn" : "soft" }, leaderKnows(page, row, replica)),
     alone ? h("p", { class: "warn" }, `${number(alone.more)} ${alone.more === 1 ? "record" : "records"} from offset ${number(alone.start)} on that epoch ${alone.epoch} does not have: cut off when it hears of that epoch.`) : null,
     replica.leo === null
       ? h("div", { class: "bar unknown" })

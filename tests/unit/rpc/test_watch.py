@@ -19,6 +19,8 @@ from kraftlite.model.ids import Endpoint, NodeId
 from kraftlite.model.messages.introspection import NodeStatusRequest, ReplicaState, WatchRequest, WatchResponse
 from kraftlite.model.messages.methods import NODE_STATUS, WATCH
 from kraftlite.model.topic_partition import TopicPartition
+from kraftlite.replication.follower_progress import FollowerProgress
+from kraftlite.replication.isr import IsrState
 from kraftlite.replication.states import AT_ONCE, FIRST_AT_ONCE, Looks
 from kraftlite.rpc import codec
 from kraftlite.rpc.options import CHANNEL_OPTIONS
@@ -66,6 +68,14 @@ class Held:
     leader_id: int | None = 4
     replicas: tuple[NodeId, ...] = FOUR
     min_isr: int = 1
+
+
+@dataclass
+class Leads:
+    """What a leader knows, as far as introspection looks at it."""
+
+    followers: dict[int, Any] = field(default_factory=dict)
+    isr: IsrState = field(default_factory=lambda: IsrState(FOUR, recovering=False))
 
 
 class World:
@@ -289,7 +299,7 @@ def test_whoever_takes_all_news_knows_what_is(steps: list[tuple[str, int]]) -> N
             if what == "drop":
                 del world.held[tp]
             elif what == "lead":
-                it.leader, it.leader_epoch = object(), it.leader_epoch + 1
+                it.leader, it.leader_epoch = Leads(), it.leader_epoch + 1
             elif what == "offline":
                 it.log = None
             elif it.log is not None:
@@ -306,3 +316,24 @@ def test_whoever_takes_all_news_knows_what_is(steps: list[tuple[str, int]]) -> N
             it.leader_epoch,
             it.leader is not None,
         )
+
+
+async def test_what_a_leader_knows_of_its_followers_is_told_when_it_changes() -> None:
+    async with watched() as (world, client, endpoint, _):
+        world.add(0)
+        known = FollowerProgress(NodeId(5), None)
+        isr = IsrState((NodeId(4), NodeId(5)), recovering=False)
+        world.held[TopicPartition("t", 0)].leader = Leads({5: known}, isr)
+        async with aclosing(client.watch(endpoint, WATCH, FAST, 5_000)) as answers:
+            first = (await anext(answers)).changed[0]
+            assert (first.followers, first.follower_leos, first.maximal_isr) == ((5,), (-1,), (4, 5))
+            known.fetched(7, 0, 1, 9, 1_000)
+            async for answer in answers:
+                if answer.changed:
+                    assert answer.changed[0].follower_leos == (7,)
+                    break
+            world.held[TopicPartition("t", 0)].leader = None
+            async for answer in answers:
+                if answer.changed:
+                    assert (answer.changed[0].followers, answer.changed[0].maximal_isr) == ((), ())
+                    break

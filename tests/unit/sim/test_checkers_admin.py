@@ -6,6 +6,7 @@ import base64
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 from uuid import UUID
 
@@ -204,6 +205,20 @@ def a_replica_that_is_not_there(cluster: WatchedCluster) -> None:
         log_start_offset=0, hw=0, leo=0, size_bytes=0,
     )  # fmt: skip
     reports(cluster).on_served(exchange, ReplicaStatesResponse(replicas=(it,)))
+
+
+@CASES.breaks(SelfReports, "node 4 says of the followers of orders-7")
+def a_follower_that_is_ahead_of_its_leader(cluster: WatchedCluster) -> None:
+    held = SimpleNamespace(tp=TopicPartition("orders", 7), log=object(), topic_id=UUID(int=3))
+    built: Any = SimpleNamespace(broker=SimpleNamespace(replicas=SimpleNamespace(partitions=lambda: (held,))))
+    it = ReplicaState(
+        topic="orders", topic_id=UUID(int=3), partition=7, is_leader=True, leader_epoch=0, partition_epoch=0, isr=(BROKER,),
+        log_start_offset=0, hw=0, leo=5, size_bytes=0, replicas=(BROKER, NodeId(5)), followers=(NodeId(5),), follower_leos=(5,),
+        maximal_isr=(BROKER,),
+    )  # fmt: skip
+    reports(cluster)._check_replicas(cluster.node(BROKER), built, ReplicaStatesResponse(replicas=(it,)))
+    ahead = replace(it, follower_leos=(6,))
+    reports(cluster)._check_replicas(cluster.node(BROKER), built, ReplicaStatesResponse(replicas=(ahead,)))
 
 
 def server_key(cluster: WatchedCluster) -> bytes:

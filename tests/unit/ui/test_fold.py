@@ -179,3 +179,20 @@ def test_a_node_that_ended_of_its_full_disk_says_who_filled_it() -> None:
     memory = Memory()
     lines = state_of(dead, partitions_of(dead, NOW, memory), [ended], NOW, memory)["headlines"]
     assert "broker 4 has no process, after disk-full by anna (cli)" in [line["text"] for line in lines]
+
+
+def test_what_the_leader_knows_of_its_followers_stands_beside_their_own_words() -> None:
+    """It is not merged with them: the leader's word may be older, or the follower may have lost what it had."""
+    known = {"followers": (5, 6, 7), "follower_leos": (100, 90, -1), "maximal_isr": (4, 5, 6)}
+    nodes = (broker(4, replica(leads=True, isr=(4, 5, 6), **known)), broker(5, replica(leo=104)), broker(6, replica(leo=90)))
+    row = fold(*QUORUM, *nodes)["rows"][0]
+    told = [(it["node"], it["leo"], it["seen"], it["holds"]) for it in row["replicas"]]
+    assert told == [(4, 100, None, None), (5, 104, 100, False), (6, 90, 90, True)]
+    whole = replica(leads=True, hw=100, followers=(5,), follower_leos=(-1,), maximal_isr=(4, 5))
+    row = fold(*QUORUM, broker(4, whole), *followers())["rows"][0]
+    assert [(it["seen"], it["holds"]) for it in row["replicas"]] == [(None, None), (-1, False), (None, None)]
+    row = fold(*QUORUM, *followers())["rows"][0]
+    assert {it["seen"] for it in row["replicas"]} == {None}, "a follower knows nothing of the others"
+    short = replica(leads=True, followers=(5, 6), follower_leos=(), maximal_isr=(4, 5, 6))
+    row = fold(*QUORUM, broker(4, short), *followers())["rows"][0]
+    assert {it["seen"] for it in row["replicas"]} == {None}

@@ -2,51 +2,20 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
-import threading
 import urllib.request
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
-from kraftlite.ui.serve import Link, listen, serve
-from kraftlite.ui.whom import InDirectory
+pytest.importorskip("starlette")
+pytest.importorskip("uvicorn")
+
 from tests.harness.browser import chromium, page_at
+from tests.harness.page_thread import serving
 from tests.harness.ui import idle_cluster
 
 HOSTILE = "<img src=x onerror=alert(1)>"
-
-
-@contextmanager
-def serving(directory: Path) -> Iterator[Link]:
-    """In a thread: the driver of the browser has the loop of this one."""
-    ready = threading.Event()
-    found: list[Link] = []
-    loop = asyncio.new_event_loop()
-
-    def say(link: Link) -> None:
-        found.append(link)
-        ready.set()
-
-    with listen(0) as sock:
-        task = loop.create_task(serve(InDirectory(directory), sock, say))
-
-        def run() -> None:
-            asyncio.set_event_loop(loop)
-            loop.run_until_complete(asyncio.gather(task, return_exceptions=True))
-
-        thread = threading.Thread(target=run)
-        thread.start()
-        try:
-            assert ready.wait(60)
-            yield found[0]
-        finally:
-            loop.call_soon_threadsafe(task.cancel)
-            thread.join(60)
-            loop.close()
 
 
 def test_what_a_client_says_of_itself_is_text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
