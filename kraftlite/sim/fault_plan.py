@@ -16,8 +16,8 @@ DISK_FAULTS: Final = ("disk-slow", "disk-stall", "disk-full", "disk-error")
 CLOCK_FAULTS: Final = ("wall-jump",)
 GROUP_FAULTS: Final = ("split", "kill-all", "power-all")
 ALL_FAULTS: Final = NODE_FAULTS + LINK_FAULTS + DISK_FAULTS + CLOCK_FAULTS + GROUP_FAULTS
-SCENE_FAULTS: Final = ("late", "churn", "cut-quorum", "damage", "hold", "dir-no-inodes")
-"""Only drawn as part of a scene, or beside all others; the last one by `log_dir_faults`."""
+SCENE_FAULTS: Final = ("late", "churn", "cut-quorum", "damage", "hold")
+"""Only drawn as part of a scene, or beside all others."""
 SLOW_FAULTS: Final = ("slow-cpu", "stutter", "drift")
 TORN_FAULTS: Final = ("fsync-lost", "short-io", "disk-flaky", "power-mid-write")
 DIRECTORY_FAULTS: Final = ("dir-error", "dir-full", "dir-read-only", "dir-slow", "dir-empty")
@@ -26,6 +26,8 @@ FILE_FAULTS: Final = ("rot", "old-files", "stale")
 TIME_FAULTS: Final = ("clocks", "client-clock")
 TROUBLES: Final = (*SLOW_FAULTS, *TORN_FAULTS, *DIRECTORY_FAULTS, *FILE_FAULTS, *TIME_FAULTS, "hold")
 """Drawn by `troubles`, from a random stream of their own; `hold` by a scene, too."""
+PLACE_FAULTS: Final = ("dir-no-inodes",)
+"""Drawn by `log_dir_faults`, from a random stream of their own."""
 QUORUM_FAULTS: Final = ("new-disk", "new-port", "retire-broker", "add-voter", "remove-voter", "upgrade-voters")
 """Drawn by `membership_scenes`, from a random stream of their own. The last four are the administrator's."""
 LEVEL_FAULTS: Final = ("old-software", "raise-level")
@@ -41,7 +43,7 @@ AMBUSHES: Final = tuple(
 """Each waits for a step of a transaction, or of a change of the voters. Drawn by `transaction_scenes` and `membership_scenes`,
 from random streams of their own."""
 ONE_TARGET: Final = frozenset(
-    {*NODE_FAULTS, *DISK_FAULTS, *CLOCK_FAULTS, "cut-quorum", "damage", "dir-no-inodes"}
+    {*NODE_FAULTS, *DISK_FAULTS, *CLOCK_FAULTS, "cut-quorum", "damage", *PLACE_FAULTS}
     | {*SLOW_FAULTS, *TORN_FAULTS, *DIRECTORY_FAULTS, *FILE_FAULTS, *QUORUM_FAULTS[:-1], "old-software"}
 )
 TWO_TARGETS: Final = frozenset({*LINK_FAULTS, "late", "hold"})
@@ -81,7 +83,7 @@ def parse(line: str) -> FaultPlan:
     words = line.split()
     try:
         at_ms, kind = int(words[0]), words[1]
-        known = tuple(dict.fromkeys(ALL_FAULTS + SCENE_FAULTS + TROUBLES + QUORUM_FAULTS + LEVEL_FAULTS))
+        known = tuple(dict.fromkeys(ALL_FAULTS + SCENE_FAULTS + TROUBLES + PLACE_FAULTS + QUORUM_FAULTS + LEVEL_FAULTS))
         if kind not in known and kind not in AMBUSHES:
             raise ValueError(f"unknown fault {kind!r}: known are {', '.join(known)}, and DEED-at-STEP")
         fields: dict[str, list[str]] = {"target": [], "and": [], "for": [], "amount": []}

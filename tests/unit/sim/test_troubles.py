@@ -8,7 +8,17 @@ import random
 import pytest
 
 from kraftlite.sim import elr_scenes, schedule, themes, troubles
-from kraftlite.sim.fault_plan import ALL_FAULTS, AMBUSHES, LEVEL_FAULTS, QUORUM_FAULTS, SCENE_FAULTS, TROUBLES, FaultPlan, parse
+from kraftlite.sim.fault_plan import (
+    ALL_FAULTS,
+    AMBUSHES,
+    LEVEL_FAULTS,
+    PLACE_FAULTS,
+    QUORUM_FAULTS,
+    SCENE_FAULTS,
+    TROUBLES,
+    FaultPlan,
+    parse,
+)
 from kraftlite.sim.injection.catalog import HANDLERS
 from kraftlite.sim.run import Outcome, RunPlan, run
 from kraftlite.sim.shape import NAMED, Shape
@@ -21,7 +31,7 @@ def _drawn(seed: int, shape: Shape = SHAPE) -> list[FaultPlan]:
 
 
 def test_every_kind_of_fault_has_what_carries_it_out() -> None:
-    assert set(HANDLERS) == {*ALL_FAULTS, *SCENE_FAULTS, *TROUBLES, *AMBUSHES, *QUORUM_FAULTS, *LEVEL_FAULTS}
+    assert set(HANDLERS) == {*ALL_FAULTS, *SCENE_FAULTS, *TROUBLES, *AMBUSHES, *PLACE_FAULTS, *QUORUM_FAULTS, *LEVEL_FAULTS}
 
 
 def test_every_kind_is_drawn_and_reads_as_it_is_printed() -> None:
