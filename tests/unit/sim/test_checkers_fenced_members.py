@@ -13,9 +13,10 @@ from kraftlite.coordinator.modern.records import CurrentKey, CurrentValue, Epoch
 from kraftlite.coordinator.records import GroupValue, group_record, group_tombstone
 from kraftlite.coordinator.records import MemberValue as ClassicValue
 from kraftlite.metadata.records import TopicRecord
+from kraftlite.runtime.trace.group import GroupMemberRemoved
 from kraftlite.sim.checkers.base import Violation
 from kraftlite.sim.checkers.i43_fenced_members import FencedMembers
-from tests.unit.sim.test_checkers_groups import T, Topic
+from tests.unit.sim.test_checkers_groups import BROKER, T, Topic
 
 PARTS: Parts = {T: frozenset({0})}
 SAID = MemberValue("i", None, "c", "h", ("t",), "", 1, None, None)
@@ -33,7 +34,11 @@ def topic() -> Iterator[Topic]:
     topic.loop.close()
 
 
-def replace(topic: Topic, said: MemberValue) -> None:
+def replace(topic: Topic, said: MemberValue, *, gone: bool = True) -> None:
+    """Another member comes, with the partition; `gone`: the coordinator has told that `a` is no member any more."""
+    if gone:
+        removed = GroupMemberRemoved(group="g", member="a", instance=None, reason="left")
+        topic.checker.on_event(0, topic.cluster.nodes[BROKER], removed)
     current = CurrentValue(3, 0, MemberState.STABLE, PARTS, {})
     topic.write(
         record_of(CurrentKey("g", "a"), None),
@@ -48,6 +53,16 @@ def test_the_new_self_of_a_static_member_commits_in_an_epoch_of_the_former_one(t
     topic.commit(9, "b|2|1")
     with pytest.raises(Violation, match="is a commit of b in generation 1 of group g"):
         topic.commit(9, "b|1|1")
+
+
+def test_another_takes_the_place_of_a_static_member_that_is_away(topic: Topic) -> None:
+    topic.write(record_of(CurrentKey("g", "a"), CurrentValue(-2, 3, MemberState.STABLE, PARTS, {})))
+    replace(topic, SAID, gone=False)
+
+
+def test_nobody_takes_the_place_of_a_static_member_that_is_there(topic: Topic) -> None:
+    with pytest.raises(Violation, match="takes the place of a, which is in epoch 3 and has not left"):
+        replace(topic, SAID, gone=False)
 
 
 def test_another_member_that_gets_the_partition_does_not(topic: Topic) -> None:
