@@ -9,6 +9,8 @@ from collections.abc import Iterator
 import pytest
 from hypothesis import HealthCheck, settings
 
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as a job in the background of a shell is started; children inherit it
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 settings.register_profile("kraftlite", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 """For all tests: how long an example takes to draw and to run says more about the load of the machine than about the code."""
 settings.register_profile("long", parent=settings.get_profile("kraftlite"), max_examples=3000)
@@ -42,10 +44,7 @@ def uncollected() -> Iterator[None]:
 @pytest.fixture
 def signals_of_a_terminal() -> Iterator[None]:
     """For tests that end processes by signals: those inherit what is ignored, and whoever runs the tests may be one who ignores
-    SIGHUP, as nohup does, or Ctrl-C."""
-    before = {number: signal.getsignal(number) for number in (signal.SIGHUP, signal.SIGINT)}
-    signal.signal(signal.SIGHUP, signal.SIG_DFL)
-    signal.signal(signal.SIGINT, signal.default_int_handler)
+    SIGHUP, as nohup does."""
+    before = signal.signal(signal.SIGHUP, signal.SIG_DFL)
     yield
-    for number, handler in before.items():
-        signal.signal(number, handler)
+    signal.signal(signal.SIGHUP, before)

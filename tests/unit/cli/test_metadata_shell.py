@@ -6,7 +6,6 @@ import json
 import os
 import pty
 import select
-import signal
 import subprocess
 import sys
 import time
@@ -132,7 +131,6 @@ class Terminal:
         self.pid, self.descriptor = pty.fork()
         if self.pid == 0:  # pragma: no cover - the process that becomes the command
             os.environ["TERM"] = "dumb"
-            signal.signal(signal.SIGINT, signal.default_int_handler)  # which a shell's job in the background ignores
             os.execv(sys.executable, [sys.executable, "-m", "kraftlite", *map(str, arguments)])
 
     def type(self, text: str) -> None:
