@@ -67,7 +67,7 @@ def quotas() -> dict[str, Any]:
 
 def figures_of(side: Side) -> dict[str, float]:
     create(side.bootstrap, TOPIC, 1, 1)
-    until("led", lambda: serves(side.bootstrap, TOPIC, 1))
+    until("led", lambda: serves(side.bootstrap, TOPIC, [0]))
     host, _, port = side.bootstrap.rpartition(":")
     turns: dict[str, list[tuple[float, float, float]]] = {"no quota": [], "a quota that is not reached": []}
     with socket.create_connection((host, int(port))) as sock, cluster_at(side.bootstrap) as client:
