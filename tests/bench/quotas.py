@@ -9,7 +9,6 @@ from __future__ import annotations
 import random
 import socket
 import statistics
-import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -24,8 +23,8 @@ from kraftlite.quotas.usage import ClientQuotas, Usage
 from tests.bench.cluster import BenchCluster, cpu_s, until
 from tests.bench.failover import create, serves
 from tests.bench.greedy import ask, produce
+from tests.bench.sides import sides
 from tests.clients.java.apache import apache_kafka
-from tests.clients.java.tools import Missing, jars
 
 REQUESTS: Final = 5_000
 """In one turn."""
@@ -52,14 +51,8 @@ def kafka() -> Iterator[Side]:
 
 
 def quotas() -> dict[str, Any]:
-    sides: dict[str, Callable[[], Any]] = {"kraftlite": kraftlite}
-    try:
-        jars()
-        sides["Apache Kafka"] = kafka
-    except Missing as missing:
-        print(f"without Apache Kafka: {missing}", file=sys.stderr)
     figures: dict[str, Any] = {}
-    for name, start in sides.items():
+    for name, start in sides(kraftlite, kafka).items():
         with start() as side:
             figures |= {f"{name}: {fact}": value for fact, value in figures_of(side).items()}
     return {**figures, **decisions()}

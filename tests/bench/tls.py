@@ -6,10 +6,9 @@ from __future__ import annotations
 
 import socket
 import ssl
-import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,8 +17,8 @@ from typing import Any
 from confluent_kafka import OFFSET_BEGINNING, Consumer, Producer, TopicPartition
 
 from tests.bench.cluster import cpu_s
+from tests.bench.sides import sides
 from tests.clients.java.apache import apache_kafka
-from tests.clients.java.tools import Missing, jars
 from tests.harness.certificates import Authority, Stores
 from tests.harness.cluster import Client, Cluster, free_ports, running
 
@@ -66,14 +65,8 @@ def kafka(_folder: Path, stores: Stores) -> Iterator[Side]:
 
 
 def tls() -> dict[str, Any]:
-    sides: dict[str, Callable[[Path, Stores], Any]] = {"kraftlite": kraftlite}
-    try:
-        jars()
-        sides["Apache Kafka"] = kafka
-    except Missing as missing:
-        print(f"without Apache Kafka: {missing}", file=sys.stderr)
     figures: dict[str, Any] = {}
-    for name, start in sides.items():
+    for name, start in sides(kraftlite, kafka).items():
         with tempfile.TemporaryDirectory() as folder:
             authority = Authority()
             stores = Stores(Path(folder) / "node").write(authority.issue("node"), authority)
