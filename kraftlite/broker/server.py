@@ -28,6 +28,7 @@ from kraftlite.metadata.features import SUPPORTED_FEATURES, supports_cordoning
 from kraftlite.metadata.image import ClientQuotasImage, MetadataImage
 from kraftlite.metadata.loader import MetadataLoader
 from kraftlite.model.cordoned import CORDONED_DIRS, cordoned_dirs
+from kraftlite.model.messages.controller import ListenerInfo
 from kraftlite.model.messages.introspection import ReplicaState
 from kraftlite.model.topic_partition import TopicPartition
 from kraftlite.raft.client import RaftClient
@@ -49,6 +50,8 @@ class BrokerListeners(Protocol):
     async def open_clients(self) -> None: ...
 
     async def close_clients(self, grace_ms: int) -> None: ...
+
+    def on_advertised(self, tell: Callable[[tuple[ListenerInfo, ...]], None]) -> None: ...
 
     def update_broker_values(self, values: Mapping[str, str]) -> None: ...
 
@@ -80,6 +83,7 @@ class BrokerServer:
         self.channel = RaftControllerChannel(ports, raft)
         lifecycle_channel = RaftControllerChannel(ports, raft, attempt_timeout_ms=config.controller_attempt_timeout_ms)
         self.lifecycle = BrokerLifecycle(ports, config.lifecycle, lifecycle_channel, self._applied_offset)
+        listeners.on_advertised(self.lifecycle.listeners_changed)
         self.configs = DynamicConfigs(config.node_id, config.values, ports.tracer)
         self.cache = MetadataCache(config.cluster_id)
         self.log_dirs = LogDirs(ports, config, config_for=self.configs.log_config_for, on_dir_failed=self._on_log_dir_failed)

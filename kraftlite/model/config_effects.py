@@ -442,9 +442,15 @@ def refusal(name: str, text: str) -> str | None:
     return f"{name}={told}: {found.rule.words}"
 
 
+_LOGINS: Final = (".sasl.enabled.mechanisms", ".sasl.jaas.config")
+
+
 def dynamic_refusal(name: str, text: str) -> str | None:
-    """The same for a value that is set while the node runs."""
+    """The same for a value that is set while the node runs. How clients log in at a listener can be said before it is opened
+    (CB-06); the node refuses it for one that is open."""
     found = effect_of(name)
+    if name.startswith("listener.name.") and name.endswith(_LOGINS):
+        return None
     if found is None or (found.rule.dynamic or found.rule.effect) is not Effect.REFUSED or not found.departs(text):
         return None
     return f"{name} would have no effect: {found.rule.words}"
