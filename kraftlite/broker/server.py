@@ -83,7 +83,6 @@ class BrokerServer:
         self.channel = RaftControllerChannel(ports, raft)
         lifecycle_channel = RaftControllerChannel(ports, raft, attempt_timeout_ms=config.controller_attempt_timeout_ms)
         self.lifecycle = BrokerLifecycle(ports, config.lifecycle, lifecycle_channel, self._applied_offset)
-        listeners.on_advertised(self.lifecycle.listeners_changed)
         self.configs = DynamicConfigs(config.node_id, config.values, ports.tracer)
         self.cache = MetadataCache(config.cluster_id)
         self.log_dirs = LogDirs(ports, config, config_for=self.configs.log_config_for, on_dir_failed=self._on_log_dir_failed)
@@ -142,6 +141,7 @@ class BrokerServer:
         config = self._config
         self.replicas.throttles.update_rates(config.values)
         previous_broker_epoch = self.log_dirs.read_markers()
+        self._listeners.on_advertised(self.lifecycle.listeners_changed)
         self.lifecycle.start(
             RegistrationFacts(
                 broker_id=config.node_id,

@@ -87,7 +87,7 @@ def _added(wanted: Sequence[ListenerInfo], now: LiveListeners) -> list[ListenerI
 
 
 def _misfits(config: ServerConfig, wanted: Sequence[ListenerInfo], now: LiveListeners) -> list[str]:
-    """What a running broker cannot do, whatever its addresses are."""
+    """Say what a running broker cannot do, whatever its addresses are."""
     found = []
     by_name = {it.name: it for it in wanted}
     for fixed in config.listeners:
@@ -99,11 +99,11 @@ def _misfits(config: ServerConfig, wanted: Sequence[ListenerInfo], now: LiveList
             )
     if config.inter_broker_named is not None and config.inter_broker_named not in by_name:
         found.append(f"{LISTENER_NAMES}: {config.inter_broker_named} is not there, and is the listener between brokers")
-    found += [
-        f"{LISTENER_NAMES}: {told.name} is not there, and {_ADVERTISED} names it, which only the file can change"
-        for told in (config.advertised_listeners if config.values.get(_ADVERTISED) else ())
-        if told.name not in by_name and told.name != config.inter_broker_listener_name
-    ]
+    for told in config.advertised_listeners if config.values.get(_ADVERTISED) else ():
+        static, then = config.listener(told.name), by_name.get(told.name)
+        if static is not None and is_for_clients(config, static) and (then is None or then.port != static.port):
+            what = "is not there" if then is None else f"is not on port {static.port}"
+            found.append(f"{LISTENER_NAMES}: {told.name} {what}, and {_ADVERTISED} names it, which only the file can change")
     for listener in wanted:
         before = now.named(listener.name)
         if before is not None and before.security_protocol != listener.security_protocol:
@@ -122,7 +122,7 @@ def _misfits(config: ServerConfig, wanted: Sequence[ListenerInfo], now: LiveList
 
 
 def _advertised(config: ServerConfig, wanted: Sequence[ListenerInfo]) -> tuple[ListenerInfo, ...]:
-    """As at start for the listeners of the file, unless they have moved and the file does not say where they are reached. Others
+    """Return where they are reached: those of the file as at start, unless they have moved and the file does not say it. Others
     at their own address; without a host at the one that clients know of this broker."""
     by_file = {it.name: it for it in config.advertised_listeners}
     told = bool(config.values.get(_ADVERTISED))

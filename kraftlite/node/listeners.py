@@ -203,7 +203,7 @@ class NodeListeners:
         await self.clients.close(grace_ms)
 
     def on_advertised(self, tell: Callable[[tuple[ListenerInfo, ...]], None]) -> None:
-        """Who hears which listeners the broker must register, now and whenever they change (CB-06)."""
+        """Call `tell` with the listeners that the broker must register, now and whenever they change (CB-06)."""
         self.clients.advertise = tell
 
     def make(

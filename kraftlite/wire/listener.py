@@ -120,7 +120,7 @@ class KafkaListener:
 
     @property
     def apis(self) -> KafkaApis | None:
-        """What it serves; None for one that is still to be told."""
+        """The APIs that it serves; None for one that is still to be told."""
         return self._apis
 
     @property

@@ -69,7 +69,11 @@ def test_cb_06_one_that_moves_is_advertised_where_it_is_unless_the_file_says() -
     moved = {"listeners": f"PLAINTEXT://localhost:9999,{BETWEEN}"}
     assert "PLAINTEXT://localhost:9999 PLAINTEXT" in told(live(node(), moved)[0].advertised)
     fixed = node({"advertised.listeners": f"PLAINTEXT://kafka.example:19092,{BETWEEN.split(',', maxsplit=1)[0]}"})
-    assert "PLAINTEXT://kafka.example:19092 PLAINTEXT" in told(live(fixed, moved)[0].advertised), "a mapped port"
+    assert live(fixed, moved)[1] == [
+        "listeners: PLAINTEXT is not on port 9092, and advertised.listeners names it, which only the file can change"
+    ], "nobody would find it"
+    found, problems = live(fixed, {"listeners": f"PLAINTEXT://0.0.0.0:9092,{BETWEEN}"})
+    assert not problems and "PLAINTEXT://kafka.example:19092 PLAINTEXT" in told(found.advertised)
 
 
 def test_cb_06_one_of_the_file_may_go_where_the_file_does_not_advertise_it() -> None:
