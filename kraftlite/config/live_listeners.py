@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 _ADVERTISED: Final = "advertised.listeners"
 _EVERYWHERE: Final = ("", "0.0.0.0", "::")
+MAX_LISTENERS: Final = 64
+"""Sockets that somebody may have a running broker open."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,6 +118,8 @@ def _misfits(config: ServerConfig, wanted: Sequence[ListenerInfo], now: LiveList
             found.append(
                 f"{LISTENER_NAMES}: {listener.name} speaks {listener.security_protocol}, which is for nodes; allowed is {allowed}"
             )
+    if len(wanted) > MAX_LISTENERS:
+        found.append(f"{LISTENER_NAMES}: there are {len(wanted)}; allowed are at most {MAX_LISTENERS}")
     if not any(is_for_clients(config, it) for it in wanted):
         found.append(f"{LISTENER_NAMES}: a broker needs a listener for clients, for example PLAINTEXT://:9092")
     return found

@@ -127,6 +127,11 @@ class ClientListeners:
         for client in clients:
             await client.stop(grace_ms)
 
+    def abort(self) -> None:
+        """Cut all clients off, as the death of the process would."""
+        for client in (*self.opened.values(), *self._leaving):
+            client.abort()
+
     # --- changes
 
     def update(self, values: Values) -> None:

@@ -252,8 +252,9 @@ class NodeListeners:
     def abort(self) -> None:
         """Cut the clients off as the death of the process would: their sockets are gone, unanswered. The other listeners are
         the transport's."""
-        for client in self.for_clients:
-            client.abort()
+        self.clients.abort()
+        for shared in self._controllers:
+            shared.abort()
         self.release()
 
     def hold_clients(self, *, requests: bool, responses: bool) -> None:

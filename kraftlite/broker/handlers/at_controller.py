@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 from kraftlite.broker.handlers.admin import alter_configs, create_topics
-from kraftlite.broker.handlers.broker_changes import cordons_more, login_changes
+from kraftlite.broker.handlers.broker_changes import cordons_more, login_changes, moves_controller
 from kraftlite.broker.handlers.context import BrokerContext
 from kraftlite.broker.handlers.loggers import alter_logger
 from kraftlite.broker.handlers.metadata import CONTROLLERS, ClusterDescription, check_endpoint_type
@@ -166,6 +166,8 @@ async def _answered_here(
         code = ErrorCode.INVALID_REQUEST
         if cordons_more(ctx, resource):
             message = f"{CORDONED_DIRS}: a controller does not know the directories of brokers; ask the broker for more of them"
+        elif moves_controller(ctx, resource):
+            message = f"node {resource.resource_name} is only a controller, whose listeners only its file can change"
         elif fixed := login_changes(ctx, resource):
             message = f"{', '.join(fixed)}: the listener is open and keeps its logins; remove it first, or add another one"
         else:

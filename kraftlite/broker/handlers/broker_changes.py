@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from kraftlite.broker.handlers.context import BrokerContext, NodeContext
-from kraftlite.model.broker_configs import BROKER_CONFIGS, LISTENER_NAMES, login_keys
+from kraftlite.model.broker_configs import BROKER_CONFIGS, LISTENER_NAMES, LISTENER_PROTOCOLS, login_keys
 from kraftlite.model.broker_limits import CLEANER_KEYS, cleaner_change_problems
 from kraftlite.model.config_effects import RELOADABLE
 from kraftlite.model.configdef import changed_list
@@ -68,6 +68,14 @@ def _tls_problems(ctx: BrokerContext, resource: ConfigResourceChange | LegacyCon
     if ctx.tls_problems is None:
         return None
     return ctx.tls_problems(effective_broker_values(ctx, {resource.resource_name: _changed(ctx, resource)}), changed) or None
+
+
+def moves_controller(ctx: NodeContext, resource: ConfigResourceChange | LegacyConfigResource) -> bool:
+    """Return whether a change is about the listeners of a node that is only a controller, which are those of its file (CB-06)."""
+    node_id, cluster = node_id_of(resource.resource_name), ctx.metadata.image.cluster
+    pairs = resource.configs if isinstance(resource, LegacyConfigResource) else resource.changes
+    named = any(pair.name in (LISTENER_NAMES, LISTENER_PROTOCOLS) and pair.value is not None for pair in pairs)
+    return named and node_id is not None and node_id in cluster.controllers and node_id not in cluster.brokers
 
 
 def login_changes(ctx: NodeContext, resource: ConfigResourceChange | LegacyConfigResource) -> list[str]:

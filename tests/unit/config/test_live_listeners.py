@@ -21,6 +21,7 @@ NODE = {
 BETWEEN = "REPLICATION://localhost:9192,CONTROLLER://localhost:9093"
 PLAIN = "PLAINTEXT://localhost:9092"
 MAP = "listener.security.protocol.map"
+_MANY = ",".join(f"N{n}:PLAINTEXT" for n in range(80))
 PLAIN_JAAS = 'org.apache.kafka.common.security.plain.PlainLoginModule required user_alice="hunter2";'
 
 
@@ -109,6 +110,7 @@ def test_cb_06_the_listener_that_was_added_for_nodes_need_not_be_named() -> None
         (f"{PLAIN},NE W://:9099,{BETWEEN}", "NEW:PLAINTEXT", "allowed is NAME://host:port"),
         (f"{PLAIN},NEW://:1,NEW://:2,{BETWEEN}", "NEW:PLAINTEXT", "listener name NEW is there twice"),
         (f"{PLAIN},NEW://localhost:9092,{BETWEEN}", "NEW:PLAINTEXT", "both use port 9092"),
+        (",".join([PLAIN, BETWEEN, *(f"N{n}://:{9100 + n}" for n in range(80))]), _MANY, "allowed are at most 64"),
         (BETWEEN, "", "a broker needs a listener for clients"),
         ("", "", "a broker needs a listener for clients"),
         (f"{PLAIN},CONTROLLER://localhost:9093", "", "REPLICATION is not there; nodes reach each other at"),

@@ -33,6 +33,11 @@ def test_a_broker_registers_what_its_configuration_names_and_is_not_settled_befo
         assert any((it.name, it.port) == ("ADDED", 9300) for it in image.listeners)
 
         assert broker.node is not None
+        cluster.write(config(broker.node_id, "listeners", "nonsense"))
+        cluster.go(1_000)
+        live = broker.node.listeners.clients.live
+        assert live.named("ADDED") is not None, "what cannot be read is told, and nothing changes"
+
         broker.node.listeners.clients.advertise = lambda _listeners: None
         cluster.write(config(broker.node_id, "listeners", f"{file},ADDED://{name}:9301"))
         cluster.go(3_000)
