@@ -192,6 +192,10 @@ class BrokerLifecycleCore:
         self.caught_up = False
         self.unfenced = False
         self._registered = False
+        self._registering = False
+        """A registration is outstanding."""
+        self._again = False
+        """It must be followed by another one."""
         self._ever_registered = False
         self._in_flight = False
         self._immediate = False
@@ -267,6 +271,9 @@ class BrokerLifecycleCore:
                 if self._registered:
                     self._registered = False
                     self._wish(now_ms)
+                else:
+                    # The one that is on its way says what was true before. A later attempt says what is true then.
+                    self._again = self._registering
             case Tick():
                 pass
         self._run_due(now_ms)
@@ -284,13 +291,14 @@ class BrokerLifecycleCore:
         self._in_flight = False
         self._touch(now_ms)
         self.broker_epoch = broker_epoch
-        self._registered = self._ever_registered = True
+        self._registered, self._ever_registered = not self._again, True
+        self._registering = self._again = False
         self._registration_deadline_ms = None
         self._attempts = 0
         self._schedule(now_ms, 0)
 
     def _on_registration_failed(self, reason: str, now_ms: int) -> None:
-        self._in_flight = False
+        self._in_flight = self._registering = self._again = False
         self._immediate = False
         self._refused = reason
         delay = min(REGISTRATION_BACKOFF_MS << min(self._attempts, 20), self._config.session_timeout_ms)
@@ -397,6 +405,7 @@ class BrokerLifecycleCore:
         self._next_communication_ms = None
         self._in_flight = True
         if not self._registered:
+            self._registering = True
             self._out.append(SendRegistration())
             return
         assert self.broker_epoch is not None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from uuid import UUID
 
 from kraftlite.broker.lifecycle_core import (
@@ -126,6 +126,12 @@ class BrokerLifecycle:
     def cordoned(self, directory_ids: tuple[UUID, ...]) -> None:
         """Tell the controller which directories get no new replicas."""
         self._step(Cordoned(directory_ids))
+
+    def listeners_changed(self, listeners: tuple[ListenerInfo, ...]) -> None:
+        """Register these from now on (CB-06)."""
+        if self._facts is not None and listeners != self._facts.listeners:
+            self._facts = replace(self._facts, listeners=listeners)
+            self._step(ResendRegistration())
 
     def resend_registration(self) -> None:
         self._step(ResendRegistration())

@@ -28,6 +28,7 @@ from kraftlite.metadata.features import SUPPORTED_FEATURES, supports_cordoning
 from kraftlite.metadata.image import ClientQuotasImage, MetadataImage
 from kraftlite.metadata.loader import MetadataLoader
 from kraftlite.model.cordoned import CORDONED_DIRS, cordoned_dirs
+from kraftlite.model.messages.controller import ListenerInfo
 from kraftlite.model.messages.introspection import ReplicaState
 from kraftlite.model.topic_partition import TopicPartition
 from kraftlite.raft.client import RaftClient
@@ -49,6 +50,8 @@ class BrokerListeners(Protocol):
     async def open_clients(self) -> None: ...
 
     async def close_clients(self, grace_ms: int) -> None: ...
+
+    def on_advertised(self, tell: Callable[[tuple[ListenerInfo, ...]], None]) -> None: ...
 
     def update_broker_values(self, values: Mapping[str, str]) -> None: ...
 
@@ -138,6 +141,7 @@ class BrokerServer:
         config = self._config
         self.replicas.throttles.update_rates(config.values)
         previous_broker_epoch = self.log_dirs.read_markers()
+        self._listeners.on_advertised(self.lifecycle.listeners_changed)
         self.lifecycle.start(
             RegistrationFacts(
                 broker_id=config.node_id,

@@ -8,13 +8,13 @@ Source: Kafka's consumer, producer and admin configuration (names, defaults, mea
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 from kraftlite.client.login import TOKEN_URL, login_of
 from kraftlite.client.settings import ClientSettings, SaslSettings, TlsSettings, split_address
 from kraftlite.log.codecs import CODEC_NAMES
+from kraftlite.model.config_effects import may_be_secret
 from kraftlite.model.limits import KIB, MAX_INT32, MIB
 from kraftlite.security.jaas import MECHANISMS
 from kraftlite.tls.options import CLIENT_OPTIONS
@@ -87,7 +87,6 @@ _PLAIN: Final[dict[str, tuple[str, Callable[[str], Any]]]] = {
 _TLS_NAMES: Final = (CLIENT_OPTIONS[0], "ssl.ca.location", *CLIENT_OPTIONS[1:])
 """With librdkafka's name for a trust store of PEM."""
 _SASL_NAMES: Final = ("sasl.mechanism", "sasl.mechanisms", "sasl.jaas.config", "sasl.username", "sasl.password", TOKEN_URL)
-_SECRET: Final = re.compile("pass|pasw|pwd|jaas|key$|secret|token|certificate|credential")
 KNOWN: Final = frozenset({"bootstrap.servers", "security.protocol", *_PLAIN, *_TLS_NAMES, *_SASL_NAMES})
 
 
@@ -135,7 +134,7 @@ class _Options:
 
     def _unknown(self, name: str) -> ValueError:
         prefix = self._prefix
-        said = f"{prefix}{name}={'…' if _SECRET.search(name) else repr(self._given[name])} cannot be honoured"
+        said = f"{prefix}{name}={'…' if may_be_secret(name) else repr(self._given[name])} cannot be honoured"
         if name in self._reasons:
             return ValueError(f"{said}: {self._reasons[name]}")
         return ValueError(f"{said}: allowed are {', '.join(f'{prefix}{it}' for it in sorted(KNOWN))}")

@@ -50,10 +50,10 @@ def is_grpc(listener: ListenerInfo) -> bool:
     return listener.security_protocol in GRPC_PROTOCOLS
 
 
-def parse_protocol_map(items: Sequence[str], problems: list[str]) -> dict[str, str]:
-    """`NAME:PROTOCOL` items over the defaults."""
+def parse_protocol_map(text: str, problems: list[str]) -> dict[str, str]:
+    """`NAME:PROTOCOL` items, with commas between them, over the defaults."""
     found = dict(DEFAULT_PROTOCOLS)
-    for item in items:
+    for item in (it.strip() for it in text.split(",") if it.strip()):
         name, _, protocol = item.partition(":")
         if not name or protocol.upper() not in PROTOCOLS:
             problems.append(

@@ -60,7 +60,7 @@ def resolve(
     node_id = _node_id(typed, problems)
     roles = _roles(typed, problems)
     controller_names = tuple(name.upper() for name in typed.get("controller.listener.names", ()))
-    protocols = parse_protocol_map(typed.get("listener.security.protocol.map", ()), problems)
+    protocols = parse_protocol_map(typed.get("listener.security.protocol.map", ""), problems)
     if "listeners" not in given and "controller" in roles:
         problems.append("listeners is not set: a controller needs its controller listener there, for example CONTROLLER://:9093")
     listeners = parse_listeners("listeners", typed.get("listeners", ()), protocols, controller_names, problems)

@@ -214,7 +214,7 @@ def _read_file(path: Path, raw: dict[str, str], sources: dict[str, str], warning
             (f"{path}: line {line}: byte 0x{data[error.start]:02x} is not UTF-8; save the file as UTF-8",)
         ) from None
     except ValueError as error:
-        raise ConfigError((f"{path}: {error}",)) from None
+        raise ConfigError((f"{path}: {printable(str(error))}",)) from None
     twice: list[str] = []
     for item in properties:
         if item.key in raw:

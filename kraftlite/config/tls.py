@@ -26,10 +26,16 @@ def alpn_of(protocol: str) -> tuple[str, ...]:
 
 
 def settings_for(
-    values: Mapping[str, str], listener: str, protocol: str, problems: list[str], *, named_as: str | None = None
+    values: Mapping[str, str],
+    listener: str,
+    protocol: str,
+    problems: list[str],
+    *,
+    named_as: str | None = None,
+    added: bool = False,
 ) -> TlsSettings:
-    """The settings of one listener. `named_as`: the listener whose keys hold for it, when that is another one. What is wrong is
-    appended to `problems`."""
+    """The settings of one listener. `named_as`: the listener whose keys hold for it, when that is another one. `added`: while
+    the node runs, so that what is missing can be set for it alone. What is wrong is appended to `problems`."""
     name = named_as or listener
 
     def get(key: str) -> str | None:
@@ -37,7 +43,9 @@ def settings_for(
 
     def key_of(key: str) -> str:
         own = key_for(name, key)
-        is_own = own in values or (key == "ssl." and any(given.startswith(own) for given in values))
+        is_own = (
+            own in values or (added and key not in values) or (key == "ssl." and any(given.startswith(own) for given in values))
+        )
         return own if is_own else key
 
     found = read_settings(get, key_of, problems)

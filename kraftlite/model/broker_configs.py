@@ -7,7 +7,7 @@ Source: Kafka's broker configuration reference; docs/spec/defaults.md; CM-49, CM
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
 from kraftlite.model.configdef import (
@@ -36,6 +36,8 @@ _B, _SHORT, _I, _L, _D, _S, _LIST, _P, _C = (
     ConfigType.PASSWORD,
     ConfigType.CLASS,
 )
+LISTENER_NAMES: Final = "listeners"
+LISTENER_PROTOCOLS: Final = "listener.security.protocol.map"
 _NEVER: Final = str(MAX_INT64)
 _HOUR_MS: Final = 3600 * 1000
 _DAY_MS: Final = 24 * _HOUR_MS
@@ -74,14 +76,14 @@ _NODE: tuple[_Row, ...] = (
     ("broker.id", _I, None, at_least(-1), _RO, "Older name of node.id; must agree with it."),
     ("broker.rack", _S, None, None, _RO, "Where the broker stands; replicas are spread over racks."),
     ("server.max.startup.time.ms", _L, _NEVER, _NATURAL, _RO, "How long start-up may take."),
-    ("listeners", _LIST, "PLAINTEXT://:9092", None, _RO, "NAME://host:port of every listener."),
+    (LISTENER_NAMES, _LIST, "PLAINTEXT://:9092", None, _ONE, "NAME://host:port of every listener."),
     ("advertised.listeners", _LIST, None, None, _RO, "NAME://host:port that clients and other nodes are told."),
     (
-        "listener.security.protocol.map",
-        _LIST,
+        LISTENER_PROTOCOLS,
+        _S,
         "PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT,SASL_SSL:SASL_SSL",
         None,
-        _RO,
+        _ONE,
         "NAME:PROTOCOL of every listener name.",
     ),
     ("controller.listener.names", _LIST, None, None, _RO, "The listeners of the controllers; brokers use the first."),
@@ -481,3 +483,16 @@ def broker_key_of(name: str) -> ConfigKey | None:
         mechanism, _, key = rest[3].partition(".")
         return BROKER_CONFIGS.get(rest[3]) or (BROKER_CONFIGS.get(key) if mechanism in _MECHANISMS else None)
     return BROKER_CONFIGS.get(name)
+
+
+def login_keys(changed: Iterable[str], listeners: Iterable[str]) -> list[str]:
+    """Those of the keys that say how clients log in at one of these listeners. While a listener is open they are fixed, as in
+    Kafka (CB-06)."""
+    names = {name.lower() for name in listeners}
+    found = []
+    for key in sorted(changed):
+        if key.startswith("listener.name."):
+            listener, _, rest = key.removeprefix("listener.name.").partition(".")
+            if listener in names and ".sasl." in f".{rest}":
+                found.append(key)
+    return found

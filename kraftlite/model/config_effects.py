@@ -179,7 +179,13 @@ RELOADABLE: Final = frozenset(
 _NOT_LIVE: Final = (
     "Applied from the file only",
     "applied when the node starts; it cannot be changed while the node runs: set it in the file and restart",
-    "log.cleaner.io.max.bytes.per.second sasl.enabled.mechanisms sasl.jaas.config",
+    "log.cleaner.io.max.bytes.per.second",
+)
+
+_OF_OPENING: Final = (
+    "Logins of a listener",
+    "read when a listener opens: set it for one that is to be added, with listener.name.NAME before it, or in the file",
+    "sasl.enabled.mechanisms sasl.jaas.config",
 )
 
 _TUNED_AT_START: Final = (
@@ -337,8 +343,8 @@ def _rules() -> Iterator[tuple[Rule, str]]:
             yield Rule(effect, title, words), names
     title, words, names = _TLS
     yield Rule(Effect.APPLIED, title, words), names
-    title, words, names = _NOT_LIVE
-    yield Rule(Effect.APPLIED, title, words, dynamic=Effect.REFUSED), names
+    for title, words, names in (_NOT_LIVE, _OF_OPENING):
+        yield Rule(Effect.APPLIED, title, words, dynamic=Effect.REFUSED), names
     title, words, names = _TUNED_AT_START
     yield Rule(Effect.APPLIED, title, words, dynamic=Effect.NONE), names
 
@@ -421,16 +427,20 @@ TOPIC_KEYS_WITHOUT_EFFECT: Final[Mapping[str, str]] = {
 """Keys of topics that are stored and do nothing; `remote.storage.enable` is refused."""
 
 
-_SECRETS: Final = ("pass", "pasw", "pwd", "secret", "jaas", "credential", "scram")
+_SECRETS: Final = ("pass", "pasw", "pwd", "secret", "jaas", "credential", "scram", "token", "certificate")
+
+
+def may_be_secret(name: str) -> bool:
+    """Return whether the value of a key that nobody knows, of a node or of a client, must not be shown: by its words, as it may
+    be the misspelt name of a password."""
+    lower = name.lower()
+    return lower.endswith("key") or "key" in lower.split(".") or any(word in lower for word in _SECRETS)
 
 
 def is_sensitive(name: str) -> bool:
-    """Return whether a key's value must not be shown: a password, or what may be one, as the key may be a misspelt one."""
+    """Return whether a key's value must not be shown: a password, or what may be one."""
     key = broker_key_of(name)
-    if key is not None:
-        return key.sensitive
-    lower = name.lower()
-    return "key" in lower.split(".") or any(word in lower for word in _SECRETS)
+    return may_be_secret(name) if key is None else key.sensitive
 
 
 def refusal(name: str, text: str) -> str | None:
@@ -442,9 +452,15 @@ def refusal(name: str, text: str) -> str | None:
     return f"{name}={told}: {found.rule.words}"
 
 
+_LOGINS: Final = (".sasl.enabled.mechanisms", ".sasl.jaas.config")
+
+
 def dynamic_refusal(name: str, text: str) -> str | None:
-    """The same for a value that is set while the node runs."""
+    """The same for a value that is set while the node runs. How clients log in at a listener can be said before it is opened
+    (CB-06); the node refuses it for one that is open."""
     found = effect_of(name)
+    if name.startswith("listener.name.") and name.endswith(_LOGINS):
+        return None
     if found is None or (found.rule.dynamic or found.rule.effect) is not Effect.REFUSED or not found.departs(text):
         return None
     return f"{name} would have no effect: {found.rule.words}"

@@ -7,12 +7,14 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from kraftlite.config.listener_settings import key_for
+from kraftlite.config.listener_settings import LISTENER_PREFIX
+from kraftlite.config.live_listeners import is_for_clients
 from kraftlite.config.server import ServerConfig
 from kraftlite.model.broker_configs import BROKER_CONFIGS, connection_overrides, value_of
 from kraftlite.model.ids import Endpoint
 from kraftlite.model.messages.controller import ListenerInfo
 from kraftlite.node.authorization import for_nodes
+from kraftlite.node.client_listeners import ClientListeners
 from kraftlite.quotas.rates import QuotaWindows
 from kraftlite.rpc.addresses import resolve
 from kraftlite.runtime.ports import Handlers, Ports, SharesPorts, TaskHandle
@@ -24,6 +26,8 @@ if TYPE_CHECKING:
     from kraftlite.node.controller_clients import ControllerClients
     from kraftlite.node.tls import NodeTls
     from kraftlite.security.gate import Gate
+    from kraftlite.security.listener_sasl import ListenerSasl
+    from kraftlite.tls.settings import TlsSettings
     from kraftlite.tls.source import TlsSource
     from kraftlite.wire.apis import KafkaApis
     from kraftlite.wire.apis.call import Api, Call
@@ -63,7 +67,8 @@ class NodeListeners:
         self._introspection = introspection
         self._gate = gate
         self._serve_clients = serve_clients
-        self._clients: list[KafkaListener] = []
+        self.clients = ClientListeners(ports, config, self, serves=serve_clients)
+        self._context: BrokerContext | None = None
         self._controllers: list[SharedPortListener] = []
         self.share: NodeShare | None = None
         """The resources that the connections of all client listeners share; None before there is one."""
@@ -82,6 +87,7 @@ class NodeListeners:
         self._apis: list[KafkaApis] = []
         self._handle_of: Callable[[Api], Callable[[Call], None]] | None = None
         self._times: RequestTimes | None = None
+        self._client_doors: Doors | None = None
         self._doors: list[Doors] = []
         """The limits of the connections of clients: those of each port that nodes share with them, and those of all listeners of
         the broker together."""
@@ -102,7 +108,7 @@ class NodeListeners:
             if self._is_shared(listener) or self._is_protected(listener):
                 host = (await resolve(Endpoint(listener.host, listener.port))).host if listener.host else ""
                 self._reserved[listener.name] = bound_socket(host, listener.port)
-            elif not self._is_for_clients(listener):
+            elif not is_for_clients(self._config, listener):
                 await self._ports.transport.reserve(Endpoint(listener.host, listener.port))
             elif self._serve_clients:
                 self._reserved[listener.name] = bound_socket(listener.host, listener.port)
@@ -113,10 +119,6 @@ class NodeListeners:
             unused.close()
         self._reserved.clear()
 
-    def _is_for_clients(self, listener: ListenerInfo) -> bool:
-        config = self._config
-        return listener.name not in config.controller_listener_names and listener.name != config.inter_broker_listener_name
-
     def _is_shared(self, listener: ListenerInfo) -> bool:
         """Return whether nodes and clients share the port: where both come over real sockets."""
         real = self._serve_clients and isinstance(self._ports.transport, SharesPorts)
@@ -126,9 +128,6 @@ class NodeListeners:
         """Return whether nodes reach it through TLS: where they come over real sockets."""
         real = self._serve_clients and isinstance(self._ports.transport, SharesPorts)
         return real and listener.security_protocol == "GRPC_TLS"
-
-    def _tls_of(self, listener: ListenerInfo) -> TlsSource | None:
-        return None if self.tls is None else self.tls.source(listener.name)
 
     async def open_controller(self, handlers: Handlers, clients: ControllerClients) -> None:
         for listener in self._config.listeners:
@@ -149,11 +148,11 @@ class NodeListeners:
         transport = self._ports.transport
         assert isinstance(transport, SharesPorts)
         wanted = Endpoint(listener.host, listener.port)
-        tls = self._tls_of(listener)
+        tls = self.tls_of(listener.name)
         relay = await transport.serve_behind(wanted, self._for_nodes(handlers), authenticates=tls is not None)
         shared = SharedPortListener(
             self._ports,
-            self._client_config(listener),
+            self._client_config(listener, self._config.sasl.get(listener.name)),
             load,
             relay.carry,
             self._node_share(),
@@ -188,54 +187,86 @@ class NodeListeners:
 
     async def prepare_clients(self, context: BrokerContext) -> None:
         """Accept connections of clients; whoever connects from here on waits for `open_clients`."""
-        if not self._serve_clients:
-            return
         if self._warming is not None:
             await self._warming
+        if self._serve_clients:
+            self._client_doors = self._new_doors()
+        self._context = context
+        context.tls_problems = self._tls_problems
+        context.listener_problems = self.clients.problems
+        await self.clients.prepare(self._broker_values or self._config.values, self._reserved)
+
+    async def open_clients(self) -> None:
+        await self.clients.serve()
+
+    async def close_clients(self, grace_ms: int) -> None:
+        await self.clients.close(grace_ms)
+
+    def on_advertised(self, tell: Callable[[tuple[ListenerInfo, ...]], None]) -> None:
+        """Call `tell` with the listeners that the broker must register, now and whenever they change (CB-06)."""
+        self.clients.advertise = tell
+
+    def make(
+        self, listener: ListenerInfo, sasl: ListenerSasl | None, sock: socket.socket | None, tls: TlsSource | None
+    ) -> KafkaListener:
+        """Raises nothing: it does not listen yet."""
         from kraftlite.wire.apis import KafkaApis
         from kraftlite.wire.listener import KafkaListener
 
-        context.tls_problems = None if self.tls is None else self.tls.problems
-        share, doors = self._node_share(), self._new_doors()
-        for listener in self._config.listeners:
-            if not self._is_for_clients(listener):
-                continue
-            apis, reserved = KafkaApis(context, listener.name), self._reserved.pop(listener.name, None)
-            client = KafkaListener(
-                self._ports, self._client_config(listener), apis, share, reserved, self._tls_of(listener), doors
-            )
-            client.hold(requests=self._held[0], responses=self._held[1])
-            client.refuse(self._refused)
-            self._intercepted(apis)
-            self._clients.append(client)
-            client.listen()
+        assert self._context is not None, "the broker has a context before it has listeners"
+        apis = self._intercepted(KafkaApis(self._context, listener.name))
+        config = self._client_config(listener, sasl)
+        client = KafkaListener(self._ports, config, apis, self._node_share(), sock, tls, self._client_doors)
+        client.hold(requests=self._held[0], responses=self._held[1])
+        client.refuse(self._refused)
+        return client
 
-    async def open_clients(self) -> None:
-        for client in self._clients:
-            await client.start()
+    def forget(self, client: KafkaListener) -> None:
+        if self._client_doors is not None:
+            self._client_doors.remove(client.door)
+        if client.apis in self._apis:
+            self._apis.remove(client.apis)
 
-    async def close_clients(self, grace_ms: int) -> None:
-        clients, self._clients = self._clients, []
-        for client in clients:
-            await client.stop(grace_ms)
+    def load_tls(self, listener: ListenerInfo, settings: TlsSettings) -> TlsSource:
+        from kraftlite.node.tls import load_for
+
+        return load_for(listener, settings)
+
+    def tls_of(self, name: str) -> TlsSource | None:
+        return None if self.tls is None else self.tls.source(name)
+
+    def use_tls(self, listener: ListenerInfo, source: TlsSource | None) -> None:
+        from kraftlite.node.tls import NodeTls
+
+        if source is None:
+            if self.tls is not None:
+                self.tls.forget(listener.name)
+            return
+        if self.tls is None:
+            self.tls = NodeTls(self._ports, self._config)
+        self.tls.use(listener, source)
+
+    def _tls_problems(self, values: Mapping[str, str], changed: frozenset[str]) -> list[str]:
+        return [] if self.tls is None else self.tls.problems(values, changed, self.clients.leaving(values))
 
     def abort(self) -> None:
         """Cut the clients off as the death of the process would: their sockets are gone, unanswered. The other listeners are
         the transport's."""
-        for client in self.for_clients:
-            client.abort()
+        self.clients.abort()
+        for shared in self._controllers:
+            shared.abort()
         self.release()
 
     def hold_clients(self, *, requests: bool, responses: bool) -> None:
         """Hold clients' bytes, to inject a fault: see `KafkaListener.hold`. Holds for listeners that are opened later, too."""
         self._held = (requests, responses)
-        for client in self._clients:
+        for client in self.clients.opened.values():
             client.hold(requests=requests, responses=responses)
 
     def refuse_clients(self, refused: bool) -> None:
         """Cut clients off and refuse them, to inject a fault: see `KafkaListener.refuse`. Holds for later listeners, too."""
         self._refused = refused
-        for client in self._clients:
+        for client in self.clients.opened.values():
             client.refuse(refused)
 
     def intercept_apis(self, handle_of: Callable[[Api], Callable[[Call], None]] | None) -> None:
@@ -255,9 +286,11 @@ class NodeListeners:
         """Apply the limits of connections that may change while the node runs, to the listeners of clients (CB-05, CB-07)."""
         self._broker_values = values
         if self.tls is not None:
-            self.tls.update(values)
+            self.tls.update(values, self.clients.leaving(values))
         for doors in self._doors:
             doors.update(self._rules())
+        if self._config.is_broker:
+            self.clients.update(values)
 
     def update_ip_quotas(self, quota: Callable[[str], float | None]) -> None:
         """Take over how many connections a second an address may make (KIP-612)."""
@@ -281,9 +314,13 @@ class NodeListeners:
         values = {**self._config.values, **self._broker_values}
 
         def single(key: str) -> dict[str, int]:
-            """The limits of single listeners."""
-            named = ((listener.name, values.get(key_for(listener.name, key))) for listener in self._config.listeners)
-            return {name: int(BROKER_CONFIGS[key].parse(text)) for name, text in named if text is not None}
+            """The limits of single listeners, also of those that are to be opened."""
+            ends = f".{key}"
+            named = {it: text for it, text in values.items() if it.startswith(LISTENER_PREFIX) and it.endswith(ends)}
+            return {
+                it.removeprefix(LISTENER_PREFIX).removesuffix(ends).upper(): int(BROKER_CONFIGS[key].parse(text))
+                for it, text in named.items()
+            }
 
         return ConnectionRules(
             most=value_of(values, _MOST),
@@ -307,7 +344,7 @@ class NodeListeners:
     @property
     def for_clients(self) -> Sequence[KafkaListener]:
         """The open listeners at which clients are served."""
-        return [*self._clients, *self._controllers]
+        return [*self.clients.opened.values(), *self._controllers]
 
     def handshakes(self) -> tuple[int, int, int]:
         """Count the handshakes of TLS of all listeners: under way, done, and refused."""
@@ -331,7 +368,7 @@ class NodeListeners:
         bound = await self._ports.transport.serve(wanted, self._for_nodes(handlers))
         self._ports.tracer.emit(ListenerOpened(listener=listener.name, endpoint=str(bound)))
 
-    def _client_config(self, listener: ListenerInfo) -> ListenerConfig:
+    def _client_config(self, listener: ListenerInfo, sasl: ListenerSasl | None) -> ListenerConfig:
         def setting(name: str) -> Any:
             return self._config.get(name)
 
@@ -345,5 +382,5 @@ class NodeListeners:
             max_idle_ms=setting("connections.max.idle.ms"),
             send_buffer_bytes=setting("socket.send.buffer.bytes"),
             receive_buffer_bytes=setting("socket.receive.buffer.bytes"),
-            sasl=self._config.sasl.get(listener.name),
+            sasl=sasl,
         )

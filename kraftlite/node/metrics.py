@@ -55,8 +55,7 @@ def register_gauges(metrics: Metrics, node: Node, most_partitions: int) -> None:
     gauge("kraftlite_client_connections", "Connections of clients.", lambda: node.listeners.connection_count)
     _share_gauges(metrics, node)
     _authentication_gauges(metrics, node)
-    if node.listeners.tls is not None:
-        register_tls(metrics, node)
+    register_tls(metrics, node)
     if node.broker is not None:
         register_quotas(metrics, node.broker.quotas.clients, node.ports.clock.now_ms)
     if controller is not None:

@@ -5,12 +5,13 @@ Source: KIP-226, KIP-651; SE-01, SE-05, SE-06.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Final
 
 from kraftlite.config.listener_settings import LISTENER_PREFIX
 from kraftlite.config.server import ServerConfig
-from kraftlite.config.tls import alpn_of, settings_for
+from kraftlite.config.tls import alpn_of, check_stores, settings_for
+from kraftlite.model.messages.controller import ListenerInfo
 from kraftlite.runtime.ports import Ports, TaskHandle
 from kraftlite.runtime.trace.tls import TlsStoresLoaded, TlsStoresRefused
 from kraftlite.tls.errors import TlsError
@@ -44,6 +45,19 @@ class NodeTls:
         """None: the listener speaks plain text."""
         return self._sources.get(listener)
 
+    def use(self, listener: ListenerInfo, source: TlsSource) -> None:
+        """From now on the certificates of a listener that was opened while the node runs, watched like the others (CB-06)."""
+        self._protocols[listener.name] = listener.security_protocol
+        self._sources[listener.name] = source
+        if self._watching is None:
+            self._watching = self._ports.tasks.spawn(self._watch(), name="tls-stores")
+        self._told(listener.name)
+
+    def forget(self, name: str) -> None:
+        """The listener is closed."""
+        self._sources.pop(name, None)
+        self._refused.pop(name, None)
+
     def for_service(self, service: str) -> TlsSource | None:
         """The certificates with which the peers of a service are dialled."""
         if service in _OF_CONTROLLERS:
@@ -66,7 +80,7 @@ class NodeTls:
     async def _watch(self) -> None:
         while True:
             await self._ports.clock.sleep(WATCH_MS)
-            for name, source in self._sources.items():
+            for name, source in list(self._sources.items()):
                 if await self._ports.tasks.run_blocking(source.is_stale):
                     await self._reload(name, source, None)
 
@@ -80,7 +94,8 @@ class NodeTls:
             return
         self._refused.pop(name, None)
         source.replace(loaded)
-        self._told(name)
+        if self._sources.get(name) is source:
+            self._told(name)
 
     def _told(self, name: str) -> None:
         subject, expires = self._sources[name].describe()
@@ -88,9 +103,12 @@ class NodeTls:
 
     # --- configs that change while the node runs
 
-    def update(self, values: Mapping[str, str]) -> None:
-        """Take over the values in force for the broker. Stores are read again where one of their settings has changed."""
+    def update(self, values: Mapping[str, str], leaving: Collection[str] = ()) -> None:
+        """Take over the values in force for the broker. Stores are read again where one of their settings has changed.
+        `leaving`: listeners that are being closed."""
         for name, source in self._sources.items():
+            if name in leaving:
+                continue
             problems: list[str] = []
             settings = self._settings(name, values, problems)
             if problems:
@@ -98,12 +116,13 @@ class NodeTls:
             elif settings != source.settings or source.is_stale():
                 self._ports.tasks.spawn(self._reload(name, source, settings), name=f"tls-{name}")
 
-    def problems(self, values: Mapping[str, str], changed: frozenset[str]) -> list[str]:
-        """Say why this node cannot run with these values, of which `changed` are new: for the answer to who sets them."""
+    def problems(self, values: Mapping[str, str], changed: frozenset[str], leaving: Collection[str] = ()) -> list[str]:
+        """Say why this node cannot run with these values, of which `changed` are new: for the answer to who sets them.
+        `leaving`: listeners that there are not any more with these values."""
         found: list[str] = []
         for name, source in self._sources.items():
             prefix = f"{LISTENER_PREFIX}{(self._named(name) or name).lower()}.ssl."
-            if not any(key.startswith(prefix) for key in changed):
+            if name in leaving or not any(key.startswith(prefix) for key in changed):
                 continue
             settings = self._settings(name, values, found)
             if not found:
@@ -118,3 +137,12 @@ class NodeTls:
 
     def _named(self, name: str) -> str | None:
         return self._config.inter_broker_named if name == self._config.inter_broker_listener_name else None
+
+
+def load_for(listener: ListenerInfo, settings: TlsSettings) -> TlsSource:
+    """Read the stores of a listener for clients that is not open yet. It blocks. Raises TlsError."""
+    problem = check_stores(settings, serves=True)
+    if problem is not None:
+        raise TlsError(problem)
+    protocol = listener.security_protocol
+    return TlsSource.of(settings, alpn=alpn_of(protocol), authenticates=not protocol.startswith("SASL"))

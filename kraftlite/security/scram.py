@@ -79,6 +79,8 @@ class ScramServer:
         self._hash = HASHES[mechanism]
         self._find = find
         self._nonce = nonce
+        self._clients = ""
+        """The client's part of it."""
         self._identity: ScramIdentity | None = None
         self._channel = ""
         self._bare = ""
@@ -111,6 +113,7 @@ class ScramServer:
         self._identity = identity
         self._bare = found["bare"]
         self._channel = base64.b64encode(text.removesuffix(self._bare).encode()).decode()
+        self._clients = found["nonce"]
         self._nonce = found["nonce"] + self._nonce
         salt = base64.b64encode(credential.salt).decode()
         self._server_first = f"r={self._nonce},s={salt},i={credential.iterations}"
@@ -121,7 +124,9 @@ class ScramServer:
         if found is None:
             raise SaslRefused("Invalid SCRAM client final message format")
         if not hmac.compare_digest(found["nonce"], self._nonce):
-            raise SaslRefused("Invalid client nonce in the final client message.")
+            twice = found["nonce"] == self._clients + self._nonce
+            why = ": the client's part is in it twice, as librdkafka before 2.6.1 sends it" if twice else ""
+            raise SaslRefused(f"Invalid client nonce in the final client message{why}.")
         if found["channel"] != self._channel:
             raise SaslRefused("the final message repeats another channel binding than the first one had")
         credential = identity.credential

@@ -76,6 +76,11 @@ class Doors:
         self._doors.append(door)
         return door
 
+    def remove(self, door: Door) -> None:
+        """Nobody comes through it any more; those inside still leave by it."""
+        if door in self._doors:
+            self._doors.remove(door)
+
     def update(self, rules: ConnectionRules) -> None:
         """Take over limits for connections that come in from now on."""
         self.rules = rules

@@ -119,6 +119,11 @@ class KafkaListener:
         return self._config.name
 
     @property
+    def apis(self) -> KafkaApis | None:
+        """The APIs that it serves; None for one that is still to be told."""
+        return self._apis
+
+    @property
     def connections(self) -> Collection[Connection]:
         return self._connections
 

@@ -135,7 +135,7 @@ def closed(folder: Path, *, apache: bool) -> Iterator[Closed]:
     """`alice` may write and read all topics, by each password and by a certificate; `bob` nothing yet."""
     authority = Authority()
     config = settings(folder, authority)
-    start = _kafka if apache else _kraftlite
+    start = _kafka if apache else kraftlite_node
     with start(folder, config) as (address, addresses):
         found = Closed(folder, address, addresses, authority)
         give_passwords(address, PASSWORDS)
@@ -151,8 +151,12 @@ def _kafka(_folder: Path, config: Mapping[str, str]) -> Iterator[tuple[str, Mapp
 
 
 @contextmanager
-def _kraftlite(folder: Path, config: Mapping[str, str]) -> Iterator[tuple[str, Mapping[str, str]]]:
-    names = {"PLAINTEXT": "PLAINTEXT", **LISTENERS, "CONTROLLER": "PLAINTEXT", "REPLICATION": "GRPC"}
+def kraftlite_node(
+    folder: Path, config: Mapping[str, str], listeners: Mapping[str, str] = LISTENERS, *, advertised: bool = False
+) -> Iterator[tuple[str, Mapping[str, str]]]:
+    """One node as a process: the address in plain text, and those of all listeners. `advertised`: its file says where those for
+    clients are reached."""
+    names = {"PLAINTEXT": "PLAINTEXT", **listeners, "CONTROLLER": "PLAINTEXT", "REPLICATION": "GRPC"}
     addresses = {name: f"127.0.0.1:{port}" for name, port in zip(names, free_ports(folder, len(names)), strict=True)}
     values = {
         "process.roles": "broker,controller",
@@ -168,6 +172,8 @@ def _kraftlite(folder: Path, config: Mapping[str, str]) -> Iterator[tuple[str, M
         "group.initial.rebalance.delay.ms": "0",
         **config,
     }
+    if advertised:
+        values["advertised.listeners"] = ",".join(f"{it}://{addresses[it]}" for it in names if it != "CONTROLLER")
     path = folder / "server.properties"
     path.write_text("".join(f"{key}={value}\n" for key, value in values.items()))
     command = [sys.executable, "-m", "kraftlite"]

@@ -6,7 +6,7 @@ A refusal of the whole request becomes one error per entry where the API has ent
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from typing import Any, Final, Generic, Protocol, TypeAlias, TypeVar
 
@@ -54,7 +54,9 @@ from kraftlite.model.shown import shown
 _LOGGER: Final = int(ConfigResourceType.BROKER_LOGGER)
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
-AnsweredHere: TypeAlias = Callable[[BrokerContext, ConfigResourceChange | LegacyConfigResource, bool], AlterConfigsResult | None]
+AnsweredHere: TypeAlias = Callable[
+    [BrokerContext, ConfigResourceChange | LegacyConfigResource, bool], Awaitable[AlterConfigsResult | None]
+]
 """The result of a change of configs that this node decides itself, None for one that is handed on."""
 
 
@@ -174,7 +176,7 @@ async def alter_configs(
     own: dict[int, AlterConfigsResult] = {}
     answered = _answered_here if answered_here is None else answered_here
     async for index, one in ctx.turns.each(enumerate(resources)):
-        answer = answered(ctx, one, request.validate_only)
+        answer = await answered(ctx, one, request.validate_only)
         if answer is not None:
             own[index] = answer
     if own:
@@ -222,7 +224,7 @@ async def alter_configs(
         )
 
 
-def _answered_here(
+async def _answered_here(
     ctx: BrokerContext, resource: ConfigResourceChange | LegacyConfigResource, validate_only: bool
 ) -> AlterConfigsResult | None:
     kind, name = resource.resource_type, resource.resource_name
@@ -231,7 +233,7 @@ def _answered_here(
     if kind != ConfigResourceType.BROKER:
         return None
     if name in ("", str(ctx.node_id)):
-        problems = change_problems(ctx, resource)
+        problems = await change_problems(ctx, resource)
         if not problems:
             return None
         return AlterConfigsResult(

@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 from kraftlite.broker.handlers.admin import alter_configs, create_topics
-from kraftlite.broker.handlers.broker_changes import cordons_more
+from kraftlite.broker.handlers.broker_changes import cordons_more, login_changes, moves_controller
 from kraftlite.broker.handlers.context import BrokerContext
 from kraftlite.broker.handlers.loggers import alter_logger
 from kraftlite.broker.handlers.metadata import CONTROLLERS, ClusterDescription, check_endpoint_type
@@ -154,17 +154,24 @@ async def alter_configs_here(
     return AlterConfigsResponse(resources=(*answer.resources, *twice))
 
 
-def _answered_here(
+async def _answered_here(
     ctx: BrokerContext, resource: ConfigResourceChange | LegacyConfigResource, validate_only: bool
 ) -> AlterConfigsResult | None:
     if resource.resource_type == ConfigResourceType.BROKER_LOGGER:
         return alter_logger(ctx, resource, validate_only=validate_only)
     code, message = ErrorCode.UNSUPPORTED_VERSION, f"Unknown resource type {resource.resource_type}."
     if resource.resource_type in _CONFIGURABLE:
-        if resource.resource_type != ConfigResourceType.BROKER or not cordons_more(ctx, resource):
+        if resource.resource_type != ConfigResourceType.BROKER:
             return None
         code = ErrorCode.INVALID_REQUEST
-        message = f"{CORDONED_DIRS}: a controller does not know the directories of brokers; ask the broker for more of them"
+        if cordons_more(ctx, resource):
+            message = f"{CORDONED_DIRS}: a controller does not know the directories of brokers; ask the broker for more of them"
+        elif moves_controller(ctx, resource):
+            message = f"node {resource.resource_name} is only a controller, whose listeners only its file can change"
+        elif fixed := login_changes(ctx, resource):
+            message = f"{', '.join(fixed)}: the listener is open and keeps its logins; remove it first, or add another one"
+        else:
+            return None
     return AlterConfigsResult(
         resource_type=resource.resource_type, resource_name=resource.resource_name, error=code, message=message
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Final, Protocol
@@ -285,7 +285,10 @@ class BrokerContext(NodeContext):
     producer_ids: ProducerIds
     log_config_for: Callable[[str], LogConfig]
     tls_problems: Callable[[Mapping[str, str], frozenset[str]], list[str]] | None = None
-    """Say why this broker's listeners cannot have these values, of which some keys are new. None: no listener speaks TLS."""
+    """Say why the certificates of this broker's listeners cannot be those of these values, of which some keys are new. None:
+    nothing speaks TLS."""
+    listener_problems: Callable[[Mapping[str, str], frozenset[str]], Awaitable[list[str]]] | None = None
+    """The same for its listeners themselves (CB-06). None: it has none that can change."""
     telemetry: ClientTelemetry | None = None
     """None: nothing receives clients' metrics, and the APIs of telemetry are not offered."""
     fetch_sessions: FetchSessionCache = field(init=False)

@@ -1,4 +1,4 @@
-"""The checkers of invariants 1 to 14, 16 to 23, 85 and 86, and those of the voters: quorum, controller, metadata."""
+"""The checkers of invariants 1 to 14, 16 to 23, 85, 86 and 97, and those of the voters: quorum, controller, metadata."""
 
 from __future__ import annotations
 
@@ -33,6 +33,7 @@ from kraftlite.sim.checkers.i37_fencing_liveness import FencingLiveness
 from kraftlite.sim.checkers.i74_eligible_leaders import EligibleLeaders
 from kraftlite.sim.checkers.i85_feature_levels import FeatureLevels
 from kraftlite.sim.checkers.i86_controllers_registered import ControllersRegistered
+from kraftlite.sim.checkers.i97_listeners import RegisteredListeners
 from kraftlite.sim.checkers.self_checks import SelfCheckMetadata
 
 RAFT_AND_METADATA: Final[tuple[CheckerFactory, ...]] = (
@@ -65,4 +66,5 @@ RAFT_AND_METADATA: Final[tuple[CheckerFactory, ...]] = (
     ProducerIds,
     FeatureLevels,
     ControllersRegistered,
+    RegisteredListeners,
 )

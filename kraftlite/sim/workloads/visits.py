@@ -14,6 +14,7 @@ from kraftlite.sim.workloads import (
     directories,
     groups,
     levels,
+    listeners,
     logins,
     logs,
     membership,
@@ -46,7 +47,7 @@ THEMED: Final[Mapping[str, tuple[Visit, ...]]] = {
     LOGS: (logs.visit, sessions.visit, racks.visit),
     TRANSACTIONS: (transactions.visit,),
     SINK: (sink.visit,),
-    MEMBERSHIP: (membership.visit, brokers.visit),
+    MEMBERSHIP: (membership.visit, brokers.visit, listeners.visit),
     SECURITY: (security.visit, logins.visit),
 }
 """By theme: what the runs of that theme have, and no others."""

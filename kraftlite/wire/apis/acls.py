@@ -17,7 +17,7 @@ _UNKNOWN: Final = {"error_code": ErrorCode.INVALID_REQUEST, "error_message": "Th
 
 
 async def _describe(call: Call, request: Any) -> Mapping[str, object]:
-    values: dict[str, object] = {"throttle_time": 0, "error_code": ErrorCode.NONE, "error_message": None, "resources": []}
+    values: dict[str, object] = {"throttle_time": 0, "error_code": ErrorCode.NONE, "error_message": "", "resources": []}
     if call.ctx.gate is None:
         return {**values, **_DISABLED, "error_message": "No Authorizer is configured on the broker"}
     wanted = AclBindingFilter(
@@ -58,7 +58,7 @@ async def _create(call: Call, request: Any) -> Mapping[str, object]:
         response = await create_acls(call.ctx, asked)
     except ApiError as error:
         return {"throttle_time": 0, "results": [_told(error.code, error.message) for _ in request.creations]}
-    return {"throttle_time": 0, "results": [_told(one.error, one.message) for one in response.results]}
+    return {"throttle_time": 0, "results": [_told(one.error, one.message or "") for one in response.results]}
 
 
 def _binding(one: Any) -> AclBinding:

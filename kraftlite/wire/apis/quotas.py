@@ -66,7 +66,7 @@ async def _describe(call: Call, request: Any) -> Mapping[str, object]:
     return {
         "throttle_time": 0,
         "error_code": ErrorCode.NONE,
-        "error_message": None,
+        "error_message": "",
         "entries": [
             {
                 "entity": _entity(entry.entity),

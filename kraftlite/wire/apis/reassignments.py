@@ -33,7 +33,7 @@ async def _alter(call: Call, request: Any) -> Mapping[str, object]:
             async for one in call.ctx.turns.each(topic.partitions)
         ]
     allowed = getattr(request, "allow_replication_factor_change", True)
-    values: dict[str, object] = {"throttle_time": 0, "allow_replication_factor_change": allowed, "error_message": None}
+    values: dict[str, object] = {"throttle_time": 0, "allow_replication_factor_change": allowed, "error_message": ""}
     try:
         response = await alter_reassignments(
             call.ctx,

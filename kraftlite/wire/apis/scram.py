@@ -52,12 +52,12 @@ async def _describe(call: Call, request: Any) -> Mapping[str, object]:
     return {
         "throttle_time": 0,
         "error_code": ErrorCode.NONE,
-        "error_message": None,
+        "error_message": "",
         "results": [
             {
                 "user": one.user,
                 "error_code": one.error,
-                "error_message": one.message,
+                "error_message": one.message or "",
                 "credential_infos": [{"mechanism": mechanism, "iterations": count} for mechanism, count in one.credentials],
             }
             async for one in call.ctx.turns.each(describe_scram(call.ctx, users))

@@ -125,11 +125,13 @@ def apache_kafka(
     more: tuple[Path, ...] = (),
     dynamic: bool = False,
     formatted: Sequence[str] = (),
+    advertised: bool = False,
 ) -> Iterator[ApacheKafka]:
     """`nodes` combined nodes, with these configs on top of `SMALL`, or of Kafka's defaults when they run as in `production`.
     `listeners`: those beside the one in plain text, each by its security protocol, or as NAME:PROTOCOL. `more`: jars with
     classes that the configs name. `dynamic`: the voter, of one node only, is in the log and not configured (KIP-853).
-    `formatted`: more options of `kafka-storage format`. tools.Missing: no Java, or no jars."""
+    `formatted`: more options of `kafka-storage format`. `advertised`: the file names each listener as such. tools.Missing: no
+    Java, or no jars."""
     with tempfile.TemporaryDirectory(prefix="apache-kafka-") as folder:
         (Path(folder) / ".starting").touch()  # the mark of a directory whose ports are taken
         ports = reserve(Path(folder), range(19092, 19092 + (2 + len(listeners)) * nodes))
@@ -160,6 +162,7 @@ def apache_kafka(
                     ),
                     "controller.listener.names": "CONTROLLER",
                     **quorum,
+                    **({"advertised.listeners": ",".join(named)} if advertised else {}),
                     "log.dirs": str(cluster.data_dir(n)),
                     "offsets.topic.replication.factor": copies,
                     "transaction.state.log.replication.factor": copies,

@@ -13,7 +13,7 @@ pytestmark = [pytest.mark.clients, pytest.mark.xdist_group("clients")]
 
 NO_ADMIN = "kcat administers nothing"
 NO_TRANSACTIONS = "kcat has no transactions"
-OLD_SCRAM = "the librdkafka in kcat repeats its nonce in SCRAM, which Apache Kafka refuses, too, since 3.7.2 (CVE-2024-56128)"
+OLD_SCRAM = "the librdkafka in kcat repeats its nonce in SCRAM, which Apache Kafka 4 refuses, too (CVE-2024-56128)"
 
 
 def prepare() -> list[str]:

@@ -144,6 +144,29 @@ def test_bl_02_the_incarnation_stays_the_same_over_retries_and_registering_again
     assert broker.core.incarnation_id == INCARNATION and broker.core.broker_epoch == 9
 
 
+def test_cb_06_what_changes_while_a_registration_is_on_its_way_is_registered_after_it() -> None:
+    broker = Broker()
+    assert sends(broker.step(Start())) == [SendRegistration()]
+    assert sends(broker.step(ResendRegistration())) == [], "one at a time"
+    assert sends(broker.step(Registered(41))) == [SendRegistration()], "the answer was to the old one"
+    assert sends(broker.step(Registered(41))) == [heartbeat()]
+    broker.answer()
+    assert sends(broker.step(ResendRegistration())) == [SendRegistration()]
+    broker.step(ResendRegistration())
+    broker.step(RegistrationFailed("no controller"))
+    _, actions = broker.until_due()
+    assert sends(actions) == [SendRegistration()], "it says what is true by now"
+    assert sends(broker.step(Registered(41))) == [heartbeat()], "so once is enough"
+
+
+def test_cb_06_a_change_during_a_heartbeat_waits_for_its_answer() -> None:
+    broker = registered()
+    assert sends(broker.step(ResendRegistration())) == [], "the heartbeat is outstanding"
+    assert sends(broker.step(ResendRegistration())) == []
+    assert sends(broker.answer(caught_up=False)) == [SendRegistration()]
+    assert sends(broker.step(Registered(41))) == [heartbeat()], "both changes are in the one"
+
+
 def test_bl_03_registration_is_retried_ever_more_slowly_with_jitter() -> None:
     delays = {}
     for seed in (1, 2):

@@ -301,6 +301,8 @@ def test_what_may_change_while_a_node_runs_does_or_says_that_it_does_not() -> No
         "replica.alter.log.dirs.io.max.bytes.per.second",
         "max.connections.per.ip",
         "max.connections.per.ip.overrides",
+        "listeners",
+        "listener.security.protocol.map",
     }
     silent = [
         name

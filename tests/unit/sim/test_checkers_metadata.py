@@ -56,7 +56,13 @@ from tests.harness.watched_cluster import WatchedCluster, watched
 
 Make = Callable[..., WatchedCluster]
 CASES: Cases[WatchedCluster] = Cases()
-TESTED_ELSEWHERE = ("EligibleLeaders", "FeatureLevels", "ControllersRegistered", *(it.__name__ for it in MEMBERSHIP))
+TESTED_ELSEWHERE = (
+    "EligibleLeaders",
+    "FeatureLevels",
+    "ControllersRegistered",
+    "RegisteredListeners",
+    *(it.__name__ for it in MEMBERSHIP),
+)
 METADATA_LOG = "/data/__cluster_metadata-0"
 
 
