@@ -7,6 +7,7 @@ from typing import Final
 from kraftlite.sim.checkers.base import CheckerFactory
 from kraftlite.sim.checkers.client_epochs import ClientEpochs
 from kraftlite.sim.checkers.controlled_shutdown import ControlledShutdown
+from kraftlite.sim.checkers.deletions_end import DeletionsEnd
 from kraftlite.sim.checkers.facts import MetadataWatch
 from kraftlite.sim.checkers.fetch_answers import FetchAnswers
 from kraftlite.sim.checkers.h_acknowledged import AcknowledgedKept
@@ -54,6 +55,7 @@ REPLICATION_AND_HISTORY: Final[tuple[CheckerFactory, ...]] = (
     CompactionSound,
     RetentionAllowed,
     LogStartsFollow,
+    DeletionsEnd,
     OffsetsTold,
     LogsKeptUp,
     LogMatching,

@@ -18,6 +18,7 @@ from kraftlite.sim.workloads import (
     logs,
     membership,
     minimum,
+    moves,
     racks,
     security,
     sessions,
@@ -41,7 +42,7 @@ IN_ALL: Final[tuple[Visit, ...]] = (stranger.visit, minimum.visit, levels.visit)
 """In every theme that they name; the seed decides whether they come."""
 THEMED: Final[Mapping[str, tuple[Visit, ...]]] = {
     GROUPS: (groups.visit,),
-    ADMIN: (admin.visit,),
+    ADMIN: (admin.visit, moves.visit),
     DIRECTORIES: (directories.visit,),
     LOGS: (logs.visit, sessions.visit, racks.visit),
     TRANSACTIONS: (transactions.visit,),

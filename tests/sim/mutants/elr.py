@@ -29,6 +29,11 @@ def changing_the_minimum(patch: Patch) -> None:
 def demanding_all(patch: Patch) -> None:
     """Every replica must be in sync, and followers that live leave the ISR: they are eligible beside it."""
     playing(lagging_follower)(patch)
+    of_all_replicas(patch)
+
+
+def of_all_replicas(patch: Patch) -> None:
+    """Every replica must be in sync."""
     original = knobs_module.turned
 
     def strict(shape: Shape, knobs: Values) -> Shape:
