@@ -1,4 +1,4 @@
-"""Invariant 72, of ends: who asks for an end again is told what became of it; and nothing else gets into a transaction."""
+"""Invariant 72, of ends and beginnings: who asks again is told what became of it; and nothing else gets into a transaction."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from kraftlite.sim.checkers.replica_facts import ReplicaChecker
 from kraftlite.sim.checkers.replica_views import Batch, Truth
 from kraftlite.sim.checkers.transaction_log import TransactionChecker
 from kraftlite.sim.services.groups import Told
-from kraftlite.sim.services.transactions import END, EndAsk
+from kraftlite.sim.services.transactions import END, INIT, EndAsk, InitAsk
 from kraftlite.simhost.network import AnyExchange
 
 _S: Final = TransactionState
@@ -34,7 +34,7 @@ _PASSING: Final = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class _Asked:
-    """A coordinator that has got an EndTxn: the state of the id in its memory at that moment, with nothing under way."""
+    """A coordinator that has got a question: the state of the id in its memory at that moment, with nothing under way."""
 
     driver: object
     state: Transaction
@@ -45,10 +45,13 @@ class TransactionEnds(ReplicaChecker, TransactionChecker):
     that a lost answer costs nothing; the other end is INVALID_TXN_STATE, also while the outcome is being carried out (TX-42 to
     TX-45; KIP-890). Nothing succeeds for whom nothing changes but such an end.
 
+    An InitProducerId is PRODUCER_FENCED for nobody who has nothing yet, or has the current epoch, or the one from which the last
+    InitProducerId or end went on, whose answer may be lost (TX-15; KIP-360).
+
     A partition takes no batch outside of a transaction from a producer that has one open there (LG-24)."""
 
     numbers: ClassVar[tuple[int, ...]] = (72,)
-    only_methods = (END,)
+    only_methods = (END, INIT)
 
     def __init__(self, world: World) -> None:
         super().__init__(world)
@@ -58,7 +61,7 @@ class TransactionEnds(ReplicaChecker, TransactionChecker):
     # --- ends
 
     def on_arrival(self, exchange: AnyExchange) -> None:
-        if isinstance(exchange.request, EndAsk) and exchange not in self._asked:
+        if isinstance(exchange.request, EndAsk | InitAsk) and exchange not in self._asked:
             found = self._in_memory(exchange)
             if found is not None:
                 self._asked[exchange] = found
@@ -67,12 +70,16 @@ class TransactionEnds(ReplicaChecker, TransactionChecker):
         asked = self._asked.pop(exchange, None)
         if asked is None or not isinstance(response, Told) or response.error in _PASSING:
             return
-        if self._in_memory(exchange) == asked:  # else it was written, and is judged by the log
+        if self._in_memory(exchange) != asked:  # it was written, and is judged by the log
+            return
+        if isinstance(exchange.request, InitAsk):
+            self._judge_beginning(exchange, asked.state, exchange.request, response)
+        else:
             self._judge(exchange, asked.state, exchange.request, response)
 
     def _in_memory(self, exchange: AnyExchange) -> _Asked | None:
-        """The id of an EndTxn in the memory of the coordinator that is asked; None: it has none, or something is under way."""
-        ask: EndAsk = exchange.request
+        """The id of a question in the memory of the coordinator that is asked; None: it has none, or something is under way."""
+        ask: EndAsk | InitAsk = exchange.request
         node = self.world.nodes[exchange.target].node
         broker = None if node is None else node.broker
         topic = self.facts.metadata.history.latest.topic_named(TRANSACTION_TOPIC)
@@ -104,6 +111,17 @@ class TransactionEnds(ReplicaChecker, TransactionChecker):
             wanted = Producer(state.producer_id, state.producer_epoch)
             if told.result != wanted:
                 self.fail(f"{where}, and the producer {tuple(told.result)} to go on with: it is {tuple(wanted)}")
+
+    def _judge_beginning(self, exchange: AnyExchange, state: Transaction, ask: InitAsk, told: Told) -> None:
+        expected = ask.expected
+        if told.error is not ErrorCode.PRODUCER_FENCED:
+            return
+        known = {Producer(state.producer_id, state.producer_epoch), Producer(state.producer_id, state.last_epoch)}
+        if expected is None or expected in known:
+            who = "who has nothing yet" if expected is None else f"{tuple(expected)}"
+            self.fail(
+                f"node {exchange.target} fences {who} at its InitProducerId of {ask.transactional_id}, whose state is {state}"
+            )
 
     # --- what is no part of a transaction
 

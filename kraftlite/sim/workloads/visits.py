@@ -11,6 +11,7 @@ from kraftlite.sim.themes import ADMIN, DIRECTORIES, GROUPS, LOGS, MEMBERSHIP, S
 from kraftlite.sim.workloads import (
     admin,
     brokers,
+    deletions,
     directories,
     groups,
     levels,
@@ -44,7 +45,7 @@ THEMED: Final[Mapping[str, tuple[Visit, ...]]] = {
     GROUPS: (groups.visit,),
     ADMIN: (admin.visit, moves.visit),
     DIRECTORIES: (directories.visit,),
-    LOGS: (logs.visit, sessions.visit, racks.visit),
+    LOGS: (logs.visit, sessions.visit, racks.visit, deletions.visit),
     TRANSACTIONS: (transactions.visit,),
     SINK: (sink.visit,),
     MEMBERSHIP: (membership.visit, brokers.visit),

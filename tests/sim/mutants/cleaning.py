@@ -17,6 +17,7 @@ from kraftlite.sim import schedule
 from kraftlite.sim.fault_plan import FaultPlan
 from kraftlite.sim.shape import Shape
 from kraftlite.sim.targets import node_ids
+from kraftlite.sim.workloads import deletions
 from tests.sim.mutants.catalog import mutant
 from tests.sim.mutants.patching import Patch
 
@@ -196,13 +197,25 @@ def log_start_keeps_its_epoch(patch: Patch) -> None:
     patch.edit(LeaderEpochCache, "truncate_from_start", ("self._starts[0] = offset", "pass"))
 
 
-@mutant("deletion-waits-for-the-dead", "DeleteRecords waits for followers that are dead", expects=("47",))
+def much_is_deleted(patch: Patch) -> None:
+    """Every run has the client that deletes where a replica is dead."""
+    patch.set(deletions, "comes_with", lambda seed: True)
+
+
+@mutant("deletion-waits-for-the-dead", "DeleteRecords waits for followers that are dead", expects=("47",), lens=much_is_deleted)
 def deletion_waits_for_the_dead(patch: Patch) -> None:
     """RP-17; KIP-107: one broker that is down, and every deletion times out."""
     patch.edit(DeleteRecordsPath, "_low_watermark", (" and self._table.alive(broker_id)", ""))
 
 
-@mutant("deletion-never-times-out", "DeleteRecords waits for a follower that lags, for ever", expects=("96", "47", "liveness"))
+@mutant(
+    "deletion-never-times-out",
+    "DeleteRecords waits for a follower that lags, for ever",
+    expects=("96", "47"),
+    lens=much_is_deleted,
+)
 def deletion_never_times_out(patch: Patch) -> None:
-    """RP-17: the waker fires, and the verdict does not look at it."""
-    patch.edit(DeleteRecordsPath, "_verdict", ("if expired:", "if False:"))
+    """RP-17: the time of the request gets lost on its way to the deadlines."""
+    patch.edit(
+        DeleteRecordsPath, "_followed", ("self._deadlines.add(expired, timeout_ms)", "self._deadlines.add(expired, 10**6)")
+    )

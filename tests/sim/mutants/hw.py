@@ -11,8 +11,6 @@ from kraftlite.replication.partition import Partition
 from kraftlite.replication.purgatory import Deadlines, ParkedProduce
 from kraftlite.replication.sessions import FetchServer
 from tests.sim.mutants.catalog import mutant
-from tests.sim.mutants.elr import changing_the_minimum
-from tests.sim.mutants.lenses import together, tuned
 from tests.sim.mutants.patching import Patch
 
 _MAXIMAL = "self.maximal = in_order((*self.committed, *pending.added), replicas)"
@@ -100,25 +98,3 @@ def earlier_deadline_waits(patch: Patch) -> None:
     """CP-18, RP-04: one timer for everything that waits. It is armed when it is not, and not for what is due sooner: a fetch of a
     consumer waits for as long as a produce may."""
     patch.edit(Deadlines, "add", ("if self._timer is None or due < self._armed_for:", "if self._timer is None:"))
-
-
-@mutant(
-    "hw-moves-before-the-metadata",
-    "the HW passes a member as soon as the controller has answered that it is out",
-    expects=("26",),
-    lens=changing_the_minimum,
-)
-def hw_moves_before_the_metadata(patch: Patch) -> None:
-    """RP-06: a larger min.insync.replicas may have been committed before that, and is not known here yet."""
-    patch.edit(Partition, "maybe_advance_hw", (" or self._unheard is not None", ""))
-
-
-@mutant(
-    "smaller-minimum-at-once",
-    "a smaller min.insync.replicas counts before the changes of partitions with which it came",
-    expects=("26", "24", "25", "30"),
-    lens=together(changing_the_minimum, tuned(partitions_per_step=1)),
-)
-def smaller_minimum_at_once(patch: Patch) -> None:
-    """RP-05: a leader that was replaced before moves its HW by it, alone."""
-    patch.edit(Partition, "announce_config", ("self.min_isr = max(self.min_isr, before)", "pass"))

@@ -20,7 +20,7 @@ from kraftlite.sim.checkers.replica_views import Batch, Truth
 from kraftlite.sim.checkers.transaction_ends import TransactionEnds
 from kraftlite.sim.checkers.transaction_log import InLog
 from kraftlite.sim.services.groups import Told
-from kraftlite.sim.services.transactions import END, EndAsk
+from kraftlite.sim.services.transactions import END, INIT, EndAsk, InitAsk
 from kraftlite.simhost.network import Exchange
 from tests.unit.sim.test_checkers_transaction_memory import BROKER, A, Place
 
@@ -63,6 +63,31 @@ def the_end_gives_the_former_producer(place: Place) -> None:
 @breaks("answers NONE to the commit of x .*: nothing has ended by it")
 def nothing_is_ended(place: Place) -> None:
     end(place, place.value(S.EMPTY, 3), Told(ErrorCode.NONE, P))
+
+
+def begin(place: Place, state: Transaction, told: Told, expected: Producer | None) -> None:
+    here = transaction_ends._Asked(place.ids, state)
+    place.checker._in_memory = lambda exchange: here
+    ask = InitAsk(transactional_id="x", timeout_ms=1, expected=expected)
+    exchange = Exchange(NodeId(3), BROKER, INIT, ask, place.loop.create_future())
+    place.checker.on_arrival(exchange)
+    place.checker.on_served(exchange, told)
+
+
+@breaks("fences who has nothing yet at its InitProducerId of x")
+def a_new_instance_is_fenced(place: Place) -> None:
+    begin(place, place.value(S.PREPARE_COMMIT, 4), Told(ErrorCode.PRODUCER_FENCED), None)
+
+
+@breaks(r"fences \(1001, 3\) at its InitProducerId of x")
+def a_lost_answer_fences(place: Place) -> None:
+    begin(place, place.value(S.EMPTY, 4, last_epoch=3), Told(ErrorCode.PRODUCER_FENCED), P)
+
+
+def test_who_was_replaced_is_fenced() -> None:
+    place = Place(TransactionEnds)
+    begin(place, place.value(S.EMPTY, 5, last_epoch=4), Told(ErrorCode.PRODUCER_FENCED), P)
+    begin(place, place.value(S.EMPTY, 3), Told(ErrorCode.NONE, Producer(1001, 4)), P)
 
 
 @breaks("is in no transaction, and its producer has one open there")
