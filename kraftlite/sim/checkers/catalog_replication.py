@@ -45,6 +45,7 @@ from kraftlite.sim.checkers.losses_keeper import LossesKeeper
 from kraftlite.sim.checkers.producer_state import ProducerStateKept
 from kraftlite.sim.checkers.rewritten_topics import RewrittenTopics
 from kraftlite.sim.checkers.self_checks import SelfCheckReplicas
+from kraftlite.sim.checkers.withdrawals import Withdrawals
 
 REPLICATION_AND_HISTORY: Final[tuple[CheckerFactory, ...]] = (
     MetadataWatch,
@@ -62,6 +63,7 @@ REPLICATION_AND_HISTORY: Final[tuple[CheckerFactory, ...]] = (
     ProducerStateKept,
     AppliedHw,
     ReplicationQuorum,
+    Withdrawals,
     UncleanExclusion,
     LeaderCompleteness,
     CandidateCompleteness,

@@ -44,7 +44,7 @@ def cancelled_uncleanly_unasked(patch: Patch) -> None:
 @mutant(
     "another-move-empties-the-isr",
     "another move drops what the first one was adding, also the only replica in sync",
-    expects=("50", "20", "74", "crash", "14"),
+    expects=("50", "20", "74", "SelfCheck", "14"),
     lens=moves_that_are_stranded,
 )
 def another_move_empties_the_isr(patch: Patch) -> None:

@@ -35,12 +35,3 @@ def plain_amid_transaction(patch: Patch) -> None:
 def lost_answer_fences(patch: Patch) -> None:
     """KIP-360, TX-15: only the current epoch may go on."""
     patch.edit(rules, "_next_epoch", ("if expected.producer_epoch == current.last_epoch:", "if False:"))
-
-
-@mutant(
-    "decided-fences-the-next", "who begins while the last outcome is carried out is fenced", expects=("72", "TransactionsSeen")
-)
-def decided_fences_the_next(patch: Patch) -> None:
-    """TX-12, TX-48: CONCURRENT_TRANSACTIONS is tried again, PRODUCER_FENCED ends a client."""
-    rule = "if current.state in PREPARED:\n        return Refused(ErrorCode.CONCURRENT_TRANSACTIONS)"
-    patch.edit(rules, "init", (rule, "if current.state in PREPARED:\n        return Refused(ErrorCode.PRODUCER_FENCED)"))

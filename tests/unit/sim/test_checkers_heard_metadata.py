@@ -7,7 +7,20 @@ from typing import Any
 
 import pytest
 
+from kraftlite.model.errors import ErrorCode
+from kraftlite.model.ids import NodeId
+from kraftlite.model.messages.controller import (
+    AlterPartitionItem,
+    AlterPartitionRequest,
+    AlterPartitionResponse,
+    AlterPartitionResult,
+    IsrMember,
+)
+from kraftlite.model.messages.methods import ALTER_PARTITION
+from kraftlite.replication.isr import PendingIsr
+from kraftlite.sim.checkers.base import CheckerFactory
 from kraftlite.sim.checkers.i26_replication_quorum import ReplicationQuorum
+from kraftlite.sim.checkers.withdrawals import Withdrawals
 from tests.harness.orders_cluster import Orders, orders
 from tests.harness.violations import Cases, assert_found
 
@@ -45,8 +58,37 @@ def a_smaller_minimum_before_the_changes_that_come_with_it(cluster: Orders) -> N
     cluster.go(1_000)
 
 
+@CASES.breaks(Withdrawals, r"and no more for \(.,\), whose joining was refused")
+def a_leader_that_forgets_a_refused_expansion(cluster: Orders) -> None:
+    out = cluster.follower.node_id
+    cluster.kill(out)
+    cluster.until(lambda: out not in cluster.isr)
+    cluster.go(500)
+    partition, node_id = cluster.partition(cluster.leader), cluster.leader.node_id
+    assert partition.leader is not None
+    for other in cluster.cluster.nodes:
+        if other != node_id:
+            cluster.cluster.network.cut(node_id, other)
+    item = AlterPartitionItem(
+        topic_id=cluster.key.topic_id,
+        partition=0,
+        leader_epoch=partition.leader_epoch,
+        partition_epoch=partition.partition_epoch,
+        new_isr=tuple(IsrMember(broker_id=it, broker_epoch=1) for it in (*cluster.isr, out)),
+        recovering=False,
+    )
+    partition.leader.isr.propose(PendingIsr(item=item, added=(out,), removed=()), partition.replicas)
+    cluster.go(3_000)
+    result = AlterPartitionResult(topic_id=cluster.key.topic_id, partition=0, error=ErrorCode.INELIGIBLE_REPLICA)
+    checker = next(it for it in cluster.checkers if isinstance(it, Withdrawals))
+    request = AlterPartitionRequest(broker_id=node_id, broker_epoch=1, partitions=(item,))
+    checker.on_answer(node_id, NodeId(1), ALTER_PARTITION, request, AlterPartitionResponse(partitions=(result,)))
+    partition.leader.isr.revert()
+    cluster.go(3_000)
+
+
 @pytest.mark.parametrize(("checker", "violate", "words"), CASES, ids=CASES.ids)
 def test_a_violation_is_found(
-    make: Callable[..., Orders], checker: type[ReplicationQuorum], violate: Callable[[Orders], Any], words: str
+    make: Callable[..., Orders], checker: CheckerFactory, violate: Callable[[Orders], Any], words: str
 ) -> None:
     assert_found(make(checker), checker, violate, words)
