@@ -175,6 +175,7 @@ class LogContext:
         epochs = self.epochs.entries
         if epochs:
             assert epochs[-1][1] <= leo, f"{self.tp}: epoch {epochs[-1]} begins behind the log's end {leo}"
+            assert epochs[0][1] >= start, f"{self.tp}: epoch {epochs[0]} begins before the log's start {start}"
             assert all(a[0] < b[0] and a[1] < b[1] for a, b in itertools.pairwise(epochs)), (
                 f"{self.tp}: epochs {epochs} do not ascend"
             )

@@ -7,6 +7,7 @@ from typing import Final
 from kraftlite.sim.checkers.base import CheckerFactory
 from kraftlite.sim.checkers.client_epochs import ClientEpochs
 from kraftlite.sim.checkers.controlled_shutdown import ControlledShutdown
+from kraftlite.sim.checkers.deletions_end import DeletionsEnd
 from kraftlite.sim.checkers.facts import MetadataWatch
 from kraftlite.sim.checkers.fetch_answers import FetchAnswers
 from kraftlite.sim.checkers.h_acknowledged import AcknowledgedKept
@@ -44,6 +45,7 @@ from kraftlite.sim.checkers.losses_keeper import LossesKeeper
 from kraftlite.sim.checkers.producer_state import ProducerStateKept
 from kraftlite.sim.checkers.rewritten_topics import RewrittenTopics
 from kraftlite.sim.checkers.self_checks import SelfCheckReplicas
+from kraftlite.sim.checkers.withdrawals import Withdrawals
 
 REPLICATION_AND_HISTORY: Final[tuple[CheckerFactory, ...]] = (
     MetadataWatch,
@@ -54,12 +56,14 @@ REPLICATION_AND_HISTORY: Final[tuple[CheckerFactory, ...]] = (
     CompactionSound,
     RetentionAllowed,
     LogStartsFollow,
+    DeletionsEnd,
     OffsetsTold,
     LogsKeptUp,
     LogMatching,
     ProducerStateKept,
     AppliedHw,
     ReplicationQuorum,
+    Withdrawals,
     UncleanExclusion,
     LeaderCompleteness,
     CandidateCompleteness,

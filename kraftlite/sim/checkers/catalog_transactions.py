@@ -16,6 +16,7 @@ from kraftlite.sim.checkers.i70_stable_fetches import StableFetches
 from kraftlite.sim.checkers.i71_pending_offsets import PendingOffsetsKept
 from kraftlite.sim.checkers.i72_transaction_refusals import TransactionRefusals
 from kraftlite.sim.checkers.i73_transaction_timeouts import TransactionTimeouts
+from kraftlite.sim.checkers.transaction_ends import TransactionEnds
 from kraftlite.sim.checkers.transaction_log import TransactionWatch
 from kraftlite.sim.checkers.transaction_races import RaceWatch
 
@@ -29,6 +30,7 @@ TRANSACTIONS: Final[tuple[CheckerFactory, ...]] = (
     StableFetches,
     PendingOffsetsKept,
     TransactionRefusals,
+    TransactionEnds,
     TransactionTimeouts,
     TransactionsSeen,
     SinkExact,

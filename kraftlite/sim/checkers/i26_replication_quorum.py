@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
+from kraftlite.metadata.registrations import PartitionRegistration
 from kraftlite.runtime.trace import TraceEvent
 from kraftlite.runtime.trace.partition import HwAdvanced
 from kraftlite.sim.checkers.replica_facts import PartitionChange, ReplicaChecker, leads
@@ -16,6 +17,9 @@ class ReplicationQuorum(ReplicaChecker):
 
     A leader's HW moves only while its ISR has min.insync.replicas members (RP-06), and only as far as every member of the maximal
     ISR has fetched in this leader epoch (RP-11, RP-12), by the requests that they sent and not by what the leader made of them.
+    Nor does it pass who is in the ISR by the metadata of its broker: a larger minimum may come before the change that takes a
+    member out. A smaller minimum counts when the changes of the partition that the broker knows are made, as in Kafka, where
+    configurations come last.
     """
 
     numbers: ClassVar[tuple[int, ...]] = (26,)
@@ -26,9 +30,14 @@ class ReplicationQuorum(ReplicaChecker):
             return
         if was is None or view.maximal is not was.maximal or view.partition_epoch != was.partition_epoch:
             self._check_isr(view)
-        rose = was is not None and was.leader is view.leader and view.hw > was.hw
+        stays = was is not None and was.leader is view.leader
+        if was is not None and stays and view.min_isr < was.min_isr and view.partition_epoch == was.partition_epoch:
+            self._check_minimum(view, was)
+        rose = was is not None and stays and view.hw > was.hw
         if rose or view.hw > self.facts.truth(view.key, view.tp).was:
             self._check_hw(view)
+        if rose:
+            self._check_heard(view)
 
     def on_partition(self, change: PartitionChange) -> None:
         if change.new is not None and change.new.leader is not None:
@@ -69,6 +78,28 @@ class ReplicationQuorum(ReplicaChecker):
                 told = "nothing" if asked < 0 else f"fetches at up to {asked}"
                 self.fail(f"{view.text} has the HW {view.hw}, but node {member} of its ISR {view.maximal} sent {told} in it")
 
+    def _check_heard(self, view: ReplicaView) -> None:
+        heard = _heard(view)
+        if heard is None or heard.leader_epoch != view.leader_epoch:
+            return
+        for member in heard.isr:
+            if member in view.maximal or member == view.node_id:
+                continue
+            asked = self.facts.asked_up_to(member, view, view.leader_epoch)
+            if asked < view.hw:
+                self.fail(
+                    f"{view.text} raises its HW to {view.hw} past node {member}, which fetches at up to {asked} and is in the "
+                    f"ISR {heard.isr} of the metadata that the broker has"
+                )
+
+    def _check_minimum(self, view: ReplicaView, was: Stamp) -> None:
+        heard = _heard(view)
+        if heard is not None and heard.leader_epoch >= view.leader_epoch and heard.partition_epoch > view.partition_epoch:
+            self.fail(
+                f"{view.text} goes by min.insync.replicas={view.min_isr} and no more by {was.min_isr}, before it has made the "
+                f"change that the broker knows: it is in partition epoch {view.partition_epoch}, known is {heard}"
+            )
+
     def unsettled(self) -> str | None:
         """RP-05: every leader goes by the topic's min.insync.replicas, or by as many replicas as there are, once it has heard of
         the last change."""
@@ -88,3 +119,10 @@ class ReplicationQuorum(ReplicaChecker):
         wrong = self.unsettled()
         if wrong is not None:
             self.fail(wrong)
+
+
+def _heard(view: ReplicaView) -> PartitionRegistration | None:
+    """The partition by the metadata from which the replica's broker answers clients."""
+    broker = view.here.node.broker
+    topic = None if broker is None else broker.cache.image.topics.by_id.get(view.key.topic_id)
+    return None if topic is None else topic.partitions.get(view.key.partition)

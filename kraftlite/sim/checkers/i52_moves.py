@@ -56,7 +56,8 @@ def _changed(record: r.PartitionChangeRecord, old: PartitionRegistration, new: P
 
 def _absent(old: PartitionRegistration, new: PartitionRegistration, before: MetadataState) -> str | None:
     joined = [it for it in new.isr if it not in old.isr and it not in before.brokers]
-    if joined:
+    taken_back = old.adding_replicas and not new.adding_replicas and new.isr == new.replicas[:1] and new.leader is None
+    if joined and not taken_back:  # a move that is cancelled when only what it adds is in sync: the first replica, as in Kafka
         return f"{joined} join the ISR, but are not registered"
     if new.leader is not None and new.leader != old.leader and new.leader not in before.brokers:
         return f"{new.leader} leads, but is not registered"

@@ -92,6 +92,8 @@ class TransactionRefusals(ReplicaChecker, TransactionChecker):
     ) -> None:
         if ErrorCode(result.error) is not ErrorCode.INVALID_TXN_STATE or may_forget_producers(self.world):
             return
+        if not header.is_transactional:  # it is no part of the transaction, and told so
+            return
         ask: TransactionalProduceAsk = exchange.request
         producer = Producer(header.producer_id, header.producer_epoch)
         where = (

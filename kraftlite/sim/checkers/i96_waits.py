@@ -12,6 +12,7 @@ from kraftlite.model.messages.raft import RaftFetchRequest
 from kraftlite.model.messages.replica import ReplicaFetchRequest
 from kraftlite.sim.checkers.base import Checker, World
 from kraftlite.sim.service import FETCH, PRODUCE, FetchAsk, ProduceAsk
+from kraftlite.sim.services.logs import DELETE_RECORDS, DeleteAsk
 from kraftlite.simhost.host import SimHost
 from kraftlite.simhost.network import AnyExchange
 
@@ -32,14 +33,14 @@ class _Wait:
 
 class WaitsEnd(Checker):
     """A fetch of a client, of a follower or of a voter is answered when its longest wait is over, and a produce that all must
-    acknowledge when its timeout is, whatever else the node waits for. The time counts in which the node runs: not while it is
-    paused or its processor is slow.
+    acknowledge, or a DeleteRecords that all must follow, when its timeout is, whatever else the node waits for. The time counts
+    in which the node runs: not while it is paused or its processor is slow.
 
     A batch of a transaction may wait for its coordinator before it is appended, and is left out.
     """
 
     numbers: ClassVar[tuple[int, ...]] = (96,)
-    only_methods = (FETCH, PRODUCE, REPLICA_FETCH, RAFT_FETCH)
+    only_methods = (FETCH, PRODUCE, REPLICA_FETCH, RAFT_FETCH, DELETE_RECORDS)
 
     def __init__(self, world: World) -> None:
         super().__init__(world)
@@ -87,6 +88,8 @@ def _limit_ms(exchange: AnyExchange) -> int | None:
         return min(max(request.max_wait_ms, 0), RAFT_FETCH_MAX_WAIT_MS)
     if isinstance(request, FetchAsk | ReplicaFetchRequest):
         return max(request.max_wait_ms, 0)
+    if isinstance(request, DeleteAsk):
+        return max(request.timeout_ms, 0)
     if (
         not isinstance(request, ProduceAsk)
         or request.acks != -1

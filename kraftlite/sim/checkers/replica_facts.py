@@ -214,6 +214,7 @@ class ReplicaFacts:
                     and leader is view.leader
                     and (leader is None or leader.isr.maximal is view.maximal)
                     and partition.partition_epoch == view.partition_epoch
+                    and partition.min_isr == view.min_isr
                     and not view.dirty
                 ):
                     continue

@@ -61,6 +61,7 @@ class Stamp(NamedTuple):
     leader_epoch: int
     partition_epoch: int
     maximal: tuple[NodeId, ...]
+    min_isr: int
 
 
 class Truth:
@@ -137,8 +138,8 @@ class ReplicaView:
 
     __slots__ = (
         "bases", "batches", "ctx", "dirty", "here", "hw", "key", "leader", "leader_epoch", "leo", "log", "looked", "maximal",
-        "node", "node_id", "partition", "partition_epoch", "problems", "producers", "producers_end", "scanned", "sparse_below",
-        "tp", "verified", "was_cut",
+        "min_isr", "node", "node_id", "partition", "partition_epoch", "problems", "producers", "producers_end", "scanned",
+        "sparse_below", "tp", "verified", "was_cut",
     )  # fmt: skip
 
     def __init__(self, node: SimHost, here: Incarnation, partition: Partition) -> None:
@@ -177,9 +178,10 @@ class ReplicaView:
         self.maximal = leader.isr.maximal if leader is not None else ()
         self.leader_epoch = partition.leader_epoch
         self.partition_epoch = partition.partition_epoch
+        self.min_isr = partition.min_isr
 
     def stamp(self) -> Stamp:
-        return Stamp(self.leo, self.hw, self.leader, self.leader_epoch, self.partition_epoch, self.maximal)
+        return Stamp(self.leo, self.hw, self.leader, self.leader_epoch, self.partition_epoch, self.maximal, self.min_isr)
 
     def add(self, batch: Batch, *, gaps: bool = False) -> None:
         """`gaps`: compaction may have removed what came before it."""

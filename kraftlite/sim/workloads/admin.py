@@ -62,8 +62,8 @@ class SimOperator(SimClient):
     """Draws one request after the other, without waiting for more than a few answers. A fifth of the requests are sent a second
     time, as by somebody who has had no answer."""
 
-    def __init__(self, cluster: SimCluster, history: History) -> None:
-        super().__init__(cluster, NUMBER, "operator", history)
+    def __init__(self, cluster: SimCluster, history: History, number: int = NUMBER, name: str = "operator") -> None:
+        super().__init__(cluster, number, name, history)
         self.sight = Sight(brokers=[node.node_id for node in cluster.brokers], shape=cluster.shape.topics)
 
     async def run(self, mean_gap_us: int) -> None:
@@ -95,23 +95,23 @@ class SimOperator(SimClient):
         else:
             await self._take_producer_ids()
 
-    def _broker(self) -> NodeId:
+    def some_broker(self) -> NodeId:
         return self.sight.brokers[self.rng.randrange(len(self.sight.brokers))]
 
     async def _change(self, drawn: Drawn) -> None:
         kind, request = drawn
-        broker = self._broker()
+        broker = self.some_broker()
         if kind == "alter_configs" and self.rng.randrange(4):  # the configs of a broker are for itself to take
             named = [it.resource_name for it in request.resources if it.resource_name.isdecimal()]
             broker = next((it for it in self.sight.brokers if str(it) in named), broker)
-        await self._send(kind, request, broker)
+        await self.send(kind, request, broker)
         if self.rng.randrange(5) == 0:
             await self.pause(self.rng.choice((1, 100_000, 2_000_000)))
-            await self._send(kind, request, self._broker())
+            await self.send(kind, request, self.some_broker())
         if self.rng.randrange(2):
             await self._look()
 
-    async def _send(self, kind: str, request: Any, broker: NodeId) -> Operation:
+    async def send(self, kind: str, request: Any, broker: NodeId) -> Operation:
         op = Operation(kind=kind, request=request, broker=broker, invoked_us=self.now_us())
         self.history.operations.append(op)
         try:
@@ -158,10 +158,10 @@ class SimOperator(SimClient):
         """Take out a broker that is down; it registers again when it comes back. Or one that never was there."""
         down = [node.node_id for node in self.cluster.brokers if not node.running]
         broker = self.rng.choice(down) if down else NOBODY
-        await self._send("unregister_broker", UnregisterBrokerRequest(broker_id=broker, timeout_ms=1_000), self._broker())
+        await self.send("unregister_broker", UnregisterBrokerRequest(broker_id=broker, timeout_ms=1_000), self.some_broker())
 
     async def _take_producer_ids(self) -> None:
-        broker = self._broker()
+        broker = self.some_broker()
         for _ in range(self.rng.choice((1, 10, MOST_BLOCKS if self.rng.randrange(8) == 0 else 100))):
             try:
                 await self.call(broker, PRODUCER_ID, ProducerIdAsk(), 500)
@@ -173,7 +173,7 @@ class SimOperator(SimClient):
     # --- questions
 
     async def _describe(self) -> None:
-        broker = self._broker()
+        broker = self.some_broker()
         ask = self._question(broker)
         invoked = self.now_us()
         try:

@@ -12,6 +12,7 @@ from collections.abc import Coroutine, Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
 from kraftlite.model.errors import ApiError
+from kraftlite.model.ids import NodeId
 from kraftlite.model.messages.controller import DeleteTopicsRequest, TopicSelector
 from kraftlite.model.topic_partition import TopicPartition
 from kraftlite.runtime.ports import TransportError
@@ -22,6 +23,7 @@ from kraftlite.sim.shape import TopicPlan
 from kraftlite.sim.workloads.admin import SimTenant
 from kraftlite.sim.workloads.admin_topics import NAMES
 from kraftlite.sim.workloads.creation import TIMEOUT_MS, create
+from kraftlite.simhost.host import SimHost
 
 if TYPE_CHECKING:
     from kraftlite.sim.cluster import SimCluster
@@ -36,11 +38,18 @@ def reborn_comes_with(seed: int) -> bool:
     return random.Random(f"directories/reborn/{seed}").randrange(3) == 0
 
 
+def comes_to_deposed_leaders(seed: int) -> bool:
+    return random.Random(f"directories/deposed/{seed}").randrange(3) == 0
+
+
 def visit(
     cluster: SimCluster, history: History, partitions: Sequence[TopicPartition]
 ) -> Iterator[tuple[SimClient, Coroutine[None, None, None]]]:
     it = DirectoryAdmin(cluster, NUMBER, "directories", history)
     yield it, it.run(sorted(partitions), it.rng.choice(GAPS_US))
+    if comes_to_deposed_leaders(cluster.seed):
+        late = LateAdmin(cluster, NUMBER + 3, "moves-the-deposed", history)
+        yield late, late.run()
     if reborn_comes_with(cluster.seed):
         other = RebornAdmin(cluster, NUMBER + 1, "reborn", history)
         yield other, other.run()
@@ -60,6 +69,36 @@ class DirectoryAdmin(SimClient):
             for path in rng.sample(paths, rng.choice((1, 1, 1, 2))):  # at times another one at once
                 with contextlib.suppress(TransportError, ApiError):
                     await self.call(broker.node_id, ALTER_DIR, AlterDirAsk(tp, path))
+
+
+class LateAdmin(SimClient):
+    """Moves a replica that still leads by what its broker knows, and has been replaced: the copy gets what the replica has to
+    give up when it hears of its successor (JB-10, KAFKA-16297)."""
+
+    async def run(self) -> None:
+        asked: dict[tuple[NodeId, TopicPartition, int], None] = {}
+        while not self.stopping:
+            await self.pause(self.rng.randint(1, 100_000))
+            for broker, tp, epoch in self._deposed():
+                if (broker.node_id, tp, epoch) not in asked:
+                    asked[broker.node_id, tp, epoch] = None
+                    for path in broker.config.log_dirs:  # it is in one of them; the last wish counts
+                        with contextlib.suppress(TransportError, ApiError):
+                            await self.call(broker.node_id, ALTER_DIR, AlterDirAsk(tp, path))
+
+    def _deposed(self) -> list[tuple[SimHost, TopicPartition, int]]:
+        """Brokers that lead a partition in an epoch which is over, by the newest metadata of any broker; and that epoch."""
+        running = [(it, it.node.broker) for it in self.cluster.brokers if it.started and it.node and it.node.broker]
+        newest = max((broker.cache.image for _, broker in running), key=lambda it: it.offset, default=None)
+        found: list[tuple[SimHost, TopicPartition, int]] = []
+        if newest is None:
+            return found
+        for node, broker in running:
+            for partition in broker.replicas.partitions():
+                known = newest.topics.registration(partition.tp)
+                if partition.is_leader and known is not None and known.leader_epoch > partition.leader_epoch:
+                    found.append((node, partition.tp, partition.leader_epoch))
+        return found
 
 
 class RebornAdmin(SimAdmin):

@@ -96,6 +96,9 @@ class Instance:
         self._recovering = random.Random(f"transactions/recovering/{client.cluster.seed}/{client.name}/{number}")
         self._recovers = self._recovering.randrange(3) == 0
         """Behind what spoils a transaction it asks for its next epoch instead of an end, as librdkafka does (KIP-360, TX-15)."""
+        self._mistaking = random.Random(f"transactions/mistakes/{client.cluster.seed}/{client.name}/{number}")
+        self._errs = random.Random(f"transactions/mistakes/{client.cluster.seed}").randrange(3) == 0
+        """It sends what a producer must not: a batch outside of its transaction, and the other end behind the one it was told."""
 
     @property
     def name(self) -> str:
@@ -229,6 +232,8 @@ class Instance:
         try:
             if not await self.fill(tried):
                 return
+            if self._errs and self.version >= 2 and self._mistaking.randrange(4) == 0:
+                await self._send_outside(tried)
             odd = self.rng.randrange(12)
             if odd == 0:
                 await self._dawdle(tried)
@@ -249,10 +254,30 @@ class Instance:
         self._ends_as = self.version
         if any(sent.offset >= 0 for sent in tried.sends) and self._more.randrange(20) == 0:
             self._ends_as = 0  # the cluster's transaction.version, as it was told last, has gone down meanwhile
+        ended = self.producer
         await self.end(tried, commit)
+        if self._errs and self._mistaking.randrange(4) == 0:
+            await self._end_otherwise(ended, not commit)
         self.version = self._ends_as  # the next batch in this epoch, if not asked for, would be part of what is being ended
         if self._unsure and self._ends_as < 2:
             await self.init(self.producer)
+
+    async def _send_outside(self, tried: Tried) -> None:
+        """A batch that is no part of the transaction, into a partition in which it is open: it must be refused (LG-24). One that
+        comes late is, by version 2, in an epoch that is over."""
+        sent = next((it for it in tried.sends if it.offset >= 0), None)
+        if sent is None:
+            return
+        value = f"{self._value()}/outside"
+        self.client.history.transactions.outside[value] = None
+        batch = self._build([value], self._sequences[sent.tp], transactional=False)
+        await self._attempt(sent.tp, batch)
+
+    async def _end_otherwise(self, ended: Producer, commit: bool) -> None:
+        """Ask for the other end of the transaction that has just ended: it must be refused (TX-43). A question that has no answer
+        could end the next transaction of the same epoch."""
+        told = await self.client.ask_coordinator(self.name, END, EndAsk(self.name, ended, commit, self._ends_as))
+        self._unsure = self._unsure or told is None
 
     def begin(self, tried: Tried) -> None:
         """It is about to send."""
@@ -325,12 +350,12 @@ class Instance:
             for index, it in enumerate(sent):
                 it.offset = offset + index
 
-    def _build(self, values: Sequence[str], sequence: int) -> bytes:
+    def _build(self, values: Sequence[str], sequence: int, *, transactional: bool = True) -> bytes:
         return bytes(
             build_batch(
                 [self._record(value) for value in values],
                 timestamp_ms=self.client.cluster.wall_ms(),
-                transactional=True,
+                transactional=transactional,
                 producer_id=self.producer.producer_id,
                 producer_epoch=self.producer.producer_epoch,
                 base_sequence=sequence,

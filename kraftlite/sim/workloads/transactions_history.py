@@ -99,9 +99,13 @@ class Sunk:
 
 @dataclass(eq=False, slots=True)
 class TransactionsHistory:
+    """The memory of all clients of a run: what they tried in transactions, were given and read."""
+
     tried: list[Tried] = field(default_factory=list)
     given: list[Given] = field(default_factory=list)
     readings: list[Reading] = field(default_factory=list)
+    outside: dict[str, None] = field(default_factory=dict)
+    """The values of records that were sent, wrongly, outside of the open transaction of their producer."""
     last_words: dict[str, bool] = field(default_factory=dict)
     """Transactional id → whether a fresh producer of it could commit when all was well again."""
     passing: bool = False

@@ -11,6 +11,7 @@ from kraftlite.sim.themes import ADMIN, DIRECTORIES, GROUPS, LOGS, MEMBERSHIP, S
 from kraftlite.sim.workloads import (
     admin,
     brokers,
+    deletions,
     directories,
     groups,
     levels,
@@ -19,6 +20,7 @@ from kraftlite.sim.workloads import (
     logs,
     membership,
     minimum,
+    moves,
     racks,
     security,
     sessions,
@@ -42,9 +44,9 @@ IN_ALL: Final[tuple[Visit, ...]] = (stranger.visit, minimum.visit, levels.visit)
 """In every theme that they name; the seed decides whether they come."""
 THEMED: Final[Mapping[str, tuple[Visit, ...]]] = {
     GROUPS: (groups.visit,),
-    ADMIN: (admin.visit,),
+    ADMIN: (admin.visit, moves.visit),
     DIRECTORIES: (directories.visit,),
-    LOGS: (logs.visit, sessions.visit, racks.visit),
+    LOGS: (logs.visit, sessions.visit, racks.visit, deletions.visit),
     TRANSACTIONS: (transactions.visit,),
     SINK: (sink.visit,),
     MEMBERSHIP: (membership.visit, brokers.visit, listeners.visit),

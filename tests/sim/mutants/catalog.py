@@ -52,6 +52,8 @@ MODULES: Final = (
     "security",
     "logins",
     "sink",
+    "transaction_ends",
+    "moves",
 )
 
 Change = Callable[[Patch], None]
@@ -73,6 +75,8 @@ AREA_THEMES: Final = {
     "security": SECURITY,
     "logins": SECURITY,
     "sink": SINK,
+    "transaction_ends": TRANSACTIONS,
+    "moves": ADMIN,
 }
 """The themes in which the mutants of an area are hunted; all others in plain runs."""
 

@@ -9,6 +9,7 @@ from kraftlite.broker.log_dirs import LogDirs
 from kraftlite.broker.publisher import BrokerMetadataPublisher
 from kraftlite.log import batch, cleaner, compaction, reads, retention
 from kraftlite.log.cleaned import CleanedSegment
+from kraftlite.log.epochs import LeaderEpochCache
 from kraftlite.log.segment import Segment
 from kraftlite.replication import fetcher_core, follower_state
 from kraftlite.replication.delete_records import DeleteRecordsPath
@@ -16,6 +17,7 @@ from kraftlite.sim import schedule
 from kraftlite.sim.fault_plan import FaultPlan
 from kraftlite.sim.shape import Shape
 from kraftlite.sim.targets import node_ids
+from kraftlite.sim.workloads import deletions
 from tests.sim.mutants.catalog import mutant
 from tests.sim.mutants.patching import Patch
 
@@ -185,3 +187,35 @@ def config_not_applied(patch: Patch) -> None:
     """CM-52. KAFKA-9057's class: a change that waits for the next restart."""
     loop = "for topic in self._topics_of(changed):"
     patch.edit(BrokerMetadataPublisher, "_apply_configs", (loop, f"{loop[:-1]}[1:]:"))
+
+
+@mutant(
+    "log-start-keeps-its-epoch", "the first leader epoch of a log begins before its log start", expects=("SelfCheckReplicas",)
+)
+def log_start_keeps_its_epoch(patch: Patch) -> None:
+    """KIP-101: the file says that the log has what is deleted. Kafka's cache moves the start along."""
+    patch.edit(LeaderEpochCache, "truncate_from_start", ("self._starts[0] = offset", "pass"))
+
+
+def much_is_deleted(patch: Patch) -> None:
+    """Every run has the client that deletes where a replica is dead."""
+    patch.set(deletions, "comes_with", lambda seed: True)
+
+
+@mutant("deletion-waits-for-the-dead", "DeleteRecords waits for followers that are dead", expects=("47",), lens=much_is_deleted)
+def deletion_waits_for_the_dead(patch: Patch) -> None:
+    """RP-17; KIP-107: one broker that is down, and every deletion times out."""
+    patch.edit(DeleteRecordsPath, "_low_watermark", (" and self._table.alive(broker_id)", ""))
+
+
+@mutant(
+    "deletion-never-times-out",
+    "DeleteRecords waits for a follower that lags, for ever",
+    expects=("96", "47"),
+    lens=much_is_deleted,
+)
+def deletion_never_times_out(patch: Patch) -> None:
+    """RP-17: the time of the request gets lost on its way to the deadlines."""
+    patch.edit(
+        DeleteRecordsPath, "_followed", ("self._deadlines.add(expired, timeout_ms)", "self._deadlines.add(expired, 10**6)")
+    )

@@ -68,11 +68,18 @@ def moved_before_it_is_whole(patch: Patch) -> None:
     patch.edit(LogMoves, "is_complete", ("copy.leo == current.leo", "copy.leo >= current.log_start_offset"))
 
 
+def deposed_leaders_are_moved(patch: Patch) -> None:
+    """Every run has leaders that are alone, and the administrator who moves their replicas when they are replaced."""
+    playing(lonely_leaders)(patch)
+    patch.set(workload, "comes_to_deposed_leaders", lambda seed: True)
+    patch.set(workload, "reborn_comes_with", lambda seed: False)
+
+
 @mutant(
     "copy-is-not-cut",
     "a copy keeps what its replica has cut off",
     expects=("28", "25", "30", "24", "80", "liveness"),
-    lens=together(configured(replica_alter_log_dirs_io_max_bytes_per_second="5000"), playing(lonely_leaders)),
+    lens=deposed_leaders_are_moved,
 )
 def copy_is_not_cut(patch: Patch) -> None:
     """JB-10: KAFKA-16297."""

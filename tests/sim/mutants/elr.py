@@ -9,6 +9,7 @@ from kraftlite.controller.cluster_control import ClusterControl
 from kraftlite.controller.config_control import ConfigControl
 from kraftlite.controller.election_control import ElectionControl
 from kraftlite.controller.partition_change import PartitionChangeBuilder
+from kraftlite.replication.partition import Partition
 from kraftlite.sim import knobs as knobs_module
 from kraftlite.sim import run
 from kraftlite.sim.elr_scenes import dark_rack, killed_on_its_way_out, lagging_follower, last_member, one_after_another
@@ -16,7 +17,7 @@ from kraftlite.sim.knobs import Values
 from kraftlite.sim.shape import Shape
 from kraftlite.sim.workloads import minimum
 from tests.sim.mutants.catalog import mutant
-from tests.sim.mutants.lenses import playing
+from tests.sim.mutants.lenses import playing, together, tuned
 from tests.sim.mutants.patching import Patch
 
 
@@ -29,6 +30,11 @@ def changing_the_minimum(patch: Patch) -> None:
 def demanding_all(patch: Patch) -> None:
     """Every replica must be in sync, and followers that live leave the ISR: they are eligible beside it."""
     playing(lagging_follower)(patch)
+    of_all_replicas(patch)
+
+
+def of_all_replicas(patch: Patch) -> None:
+    """Every replica must be in sync."""
     original = knobs_module.turned
 
     def strict(shape: Shape, knobs: Values) -> Shape:
@@ -157,3 +163,25 @@ def anybody_is_the_last_known_leader(patch: Patch) -> None:
 def elr_beside_a_large_isr(patch: Patch) -> None:
     """EL-14: the HW moves on without it from then on."""
     patch.edit(PartitionChangeBuilder, "_trim_elr", ("if len(isr) >= enough:", "if False:"))
+
+
+@mutant(
+    "hw-moves-before-the-metadata",
+    "the HW passes a member as soon as the controller has answered that it is out",
+    expects=("26",),
+    lens=changing_the_minimum,
+)
+def hw_moves_before_the_metadata(patch: Patch) -> None:
+    """RP-06: a larger min.insync.replicas may have been committed before that, and is not known here yet."""
+    patch.edit(Partition, "maybe_advance_hw", (" or self._unheard is not None", ""))
+
+
+@mutant(
+    "smaller-minimum-at-once",
+    "a smaller min.insync.replicas counts before the changes of partitions with which it came",
+    expects=("26", "24", "25", "30"),
+    lens=together(changing_the_minimum, tuned(partitions_per_step=1)),
+)
+def smaller_minimum_at_once(patch: Patch) -> None:
+    """RP-05: a leader that was replaced before moves its HW by it, alone."""
+    patch.edit(Partition, "announce_config", ("self.min_isr = max(self.min_isr, before)", "pass"))

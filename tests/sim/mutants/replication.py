@@ -108,6 +108,17 @@ def refused_isr_change_stays(patch: Patch) -> None:
     patch.edit(Partition, "handle_alter_result", ('"reverted" if error in REVERT', '"kept" if error in REVERT'))
 
 
+@mutant(
+    "refused-expansion-reverted",
+    "an ISR expansion that the controller has refused is forgotten at once",
+    expects=("26",),
+    lens=playing(overtaken_join),
+)
+def refused_expansion_reverted(patch: Patch) -> None:
+    """RP-23: an earlier copy of the question arrives when the replica is eligible again, and the leader does not wait for it."""
+    patch.edit(Partition, "handle_alter_result", ('then = "withdrawn"', "pass"))
+
+
 @mutant("truncates-to-hw", "a new follower cuts its log at its HW, not where the epochs part", expects=("24", "25", "30"))
 def truncates_to_hw(patch: Patch) -> None:
     """KIP-101 (KAFKA-1211): the follower's HW is behind what is committed; if its leader dies then, records are lost."""

@@ -18,6 +18,7 @@ from kraftlite.replication.api import DeleteRecordsResult, OffsetResult
 from kraftlite.runtime.trace.log import LogCleaned, LogUncleanable, RetentionFailed, SegmentDeleted
 from kraftlite.sim.checkers.base import CheckerFactory
 from kraftlite.sim.checkers.catalog_replication import REPLICATION_AND_HISTORY
+from kraftlite.sim.checkers.deletions_end import DeletionsEnd
 from kraftlite.sim.checkers.h_compacted import CompactedReadings
 from kraftlite.sim.checkers.i45_compaction import CompactionSound
 from kraftlite.sim.checkers.i46_retention import RetentionAllowed
@@ -230,6 +231,26 @@ def a_log_start_is_forgotten(cluster: Keyed) -> None:
     cluster.kill(node.node_id)
     cluster.boot(node.node_id)
     cluster.go(100)
+
+
+@CASES.breaks(DeletionsEnd, "has no answer, and for .* every replica that lives has begun at 2")
+def a_deletion_waits_for_who_is_dead(cluster: Keyed) -> None:
+    broker = cluster.leader.now.node.broker  # type: ignore[union-attr]
+    assert broker is not None
+    broker.replicas._delete_records._low_watermark = lambda leader, log: -1  # type: ignore[method-assign]
+    cluster.kill(cluster.follower.node_id)
+    ask = cluster.client.call(cluster.leader.client_endpoint, DELETE_RECORDS, DeleteAsk(TP, 2, 60_000), 61_000)
+    cluster.do(ask)
+
+
+@CASES.breaks(DeletionsEnd, "answers that it has timed out, and for .* every replica that lives has begun at 2")
+def a_deletion_times_out_when_all_have_followed(cluster: Keyed) -> None:
+    broker = cluster.leader.now.node.broker  # type: ignore[union-attr]
+    assert broker is not None
+    broker.replicas._delete_records._verdict = lambda tp, required, *, expired: (  # type: ignore[method-assign]
+        DeleteRecordsResult(tp=tp, error=ErrorCode.REQUEST_TIMED_OUT) if expired else None
+    )
+    cluster.do(cluster.client.call(cluster.leader.client_endpoint, DELETE_RECORDS, DeleteAsk(TP, 2, 600), 1_600))
 
 
 @CASES.breaks(OffsetsTold, "asked for the offset at 1700000000001")
