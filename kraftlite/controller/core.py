@@ -51,6 +51,8 @@ from kraftlite.runtime.trace.controller import (
 
 _REPLAYED_AT_ONCE: Final = 100
 """Committed records between two looks at whether the turn is over: replay is where a node that starts spends its time."""
+_DONE_AT_ONCE: Final = 20
+"""The same of records that are encoded and applied for the first time, which takes longer."""
 
 
 class ControllerCore:
@@ -210,10 +212,17 @@ class ControllerCore:
     def _write(self, event: Write[R], now_ms: int) -> Steps[None]:
         self._check_active()
         result = yield from self._compute(event, now_ms)
-        last_offset = (yield from self._append(event.name, result)) if result.records else self.last_written_offset
+        written: tuple[int, int] | None = None
+        while True:
+            if result.records:
+                written = yield from self._append(event.name, result, written)
+            if result.rest is None:
+                break
+            result = yield from result.rest()
+        last_offset = self.last_written_offset if written is None else written[1]
         if event.after is not None:
             event.after(last_offset, now_ms)
-        self._park(event.on_done, result.response, last_offset if result.records else None)
+        self._park(event.on_done, result.response, None if written is None else last_offset)
 
     @staticmethod
     def _compute(event: Write[R], now_ms: int) -> Steps[ControllerResult[R]]:
@@ -236,16 +245,20 @@ class ControllerCore:
             where = "none appears to be" if leader is None else f"node {leader} appears to be"
             raise ApiError(ErrorCode.NOT_CONTROLLER, f"This node is not the active controller: {where}.")
 
-    def _append(self, operation: str, result: ControllerResult[R]) -> Steps[int]:
-        """Apply the records, then give them to raft, batch by batch; the offset of the last one (CE-05, CE-17)."""
+    def _append(
+        self, operation: str, result: ControllerResult[R], before: tuple[int, int] | None
+    ) -> Steps[tuple[int, int] | None]:
+        """Apply the records, then give them to raft, batch by batch; the offsets of the operation's first record and of the last
+        one so far (CE-05, CE-17). `before`: those offsets after the parts of it that were written before."""
         records = result.records
         if result.atomic and len(records) > MAX_RECORDS_PER_BATCH:
             raise RuntimeError(f"{operation}: {len(records)} records in an atomic batch, at most {MAX_RECORDS_PER_BATCH} fit")
-        first_offset, last_offset = None, -1
+        written = before
         for start in range(0, len(records), MAX_RECORDS_PER_BATCH):
             batch = records[start : start + MAX_RECORDS_PER_BATCH]
-            first_offset, last_offset = yield from self._append_batch(operation, result.cause, batch, first_offset)
-        return last_offset
+            first_offset = None if written is None else written[0]
+            written = yield from self._append_batch(operation, result.cause, batch, first_offset)
+        return written
 
     def _append_batch(
         self, operation: str, cause: str, batch: list[MetadataRecord], first_offset: int | None
@@ -254,20 +267,25 @@ class ControllerCore:
         of it; if it loses its leadership meanwhile, it forgets what is staged, and the news is an event behind this one."""
         assert self.claim_epoch is not None
         encode, encoded = MetadataSerde(self._level_of(batch)).encode, []
-        for record in batch:
-            encoded.append(encode(record))
+        at_once = min(_DONE_AT_ONCE, self.pace.limit)
+        for start in range(0, len(batch), at_once):
+            encoded += [encode(record) for record in batch[start : start + at_once]]
+            self.pace.note(len(encoded) - start - 1)
             yield
         last_offset = self._raft.prepare_append(self.claim_epoch, batch, encoded)
         base_offset = last_offset - len(batch) + 1
         first_offset = base_offset if first_offset is None else first_offset
         trace = RecordTrace(self.state, operation, cause, first_offset=first_offset, base_offset=base_offset, count=len(batch))
-        for offset, record in enumerate(batch, base_offset):
-            if trace.tells(offset):
-                trace.before(record, offset)
-                self._replay(record, offset)
-                trace.after(record, offset)
-            else:
-                self._replay(record, offset)
+        for start in range(0, len(batch), at_once):
+            records = batch[start : start + at_once]
+            for offset, record in enumerate(records, base_offset + start):
+                if trace.tells(offset):
+                    trace.before(record, offset)
+                    self._replay(record, offset)
+                    trace.after(record, offset)
+                else:
+                    self._replay(record, offset)
+            self.pace.note(len(records) - 1)
             yield
         self._raft.schedule_prepared_append()
         self.offsets.handle_scheduled(last_offset)
@@ -422,6 +440,7 @@ class ControllerCore:
                 name="maybe_fence_stale_broker",
                 period_ms=max(1, config.session_timeout_ms // 8),
                 run=state.brokers.fence_one_stale,
+                due_ms=state.cluster.next_expiry_ms,
             ),
             PeriodicTask(
                 name="elect_unclean",

@@ -58,7 +58,7 @@ class ControllerState:
         self.isr = IsrControl(self.replication, self.cluster, self.configs, self.elections)
         self.directories = DirectoryControl(self.replication, self.cluster, self.configs, self.features, self.elections)
         self.topics = TopicControl(config, self.replication, self.cluster, self.configs, self.features, rng)
-        self.brokers = BrokerControl(self.cluster, self.replication, self.elections, tracer)
+        self.brokers = BrokerControl(self.cluster, self.replication, self.elections, tracer, config.tuning.changes_per_part)
         self._has_records: TimelineValue[bool] = TimelineValue(self.registry, False)
         self.features.brokers = lambda: [(b.broker_id, b.features) for b in self.cluster.brokers.values()]
         self.features.controllers = lambda: [(c.controller_id, c.features) for c in self.cluster.controllers.values()]
@@ -125,7 +125,8 @@ class ControllerState:
             replayer(record, offset)
             return
         replayer(record, offset)
-        self._has_records.set(True)
+        if not self._has_records.get():
+            self._has_records.set(True)
 
     def check(self) -> None:
         """Raise AssertionError when an invariant does not hold between two events. Looks at everything: for tests and

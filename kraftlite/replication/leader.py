@@ -54,8 +54,8 @@ class LeaderState:
         asked = epochs if pending is None else (pending.item.leader_epoch, pending.item.partition_epoch)
         assert asked == epochs, f"{tp}: the pending ISR is of (leader epoch, partition epoch) {asked}, the partition in {epochs}"
         assert broker_id in committed, f"{tp}: leader {broker_id} is not in its ISR {committed}"
-        others = set(replicas) - {broker_id}
-        assert set(self.followers) == others, f"{tp}: the progress is of {set(self.followers)}, the followers are {others}"
+        others = [replica for replica in replicas if replica != broker_id]
+        assert list(self.followers) == others, f"{tp}: the progress is of {set(self.followers)}, the followers are {set(others)}"
         for follower in self.followers.values():
             end = follower.leo
             assert end is None or end <= leo, f"{tp}: follower {follower.broker_id} has confirmed {end}, the leader ends at {leo}"
@@ -97,13 +97,15 @@ class LeaderState:
         Without a fetch at hand only those may join that are caught up: old progress of a silent replica proves nothing. Nor may
         those whom the controller has just `struck`: their next fetch, or newer metadata, says that they are there.
         """
-        return tuple(
-            broker_id
-            for broker_id, follower in self.followers.items()
-            if broker_id not in struck
-            and (broker_id == fetched_by or follower.is_caught_up(leo, now_ms, lag_time_max_ms))
-            and self.may_join(follower, hw, eligible)
-        )
+        found: tuple[NodeId, ...] = ()
+        maximal = self.isr.maximal
+        for broker_id, follower in self.followers.items():
+            if follower.leo is None or broker_id in maximal or broker_id in struck:
+                continue  # the usual ones, without a question
+            caught_up = broker_id == fetched_by or follower.is_caught_up(leo, now_ms, lag_time_max_ms)
+            if caught_up and self.may_join(follower, hw, eligible):
+                found += (broker_id,)
+        return found
 
     def may_join(self, follower: FollowerProgress, hw: int, eligible: Eligible) -> bool:
         """Return whether a follower may join the ISR (RP-21). `leo` is of this leader epoch, because progress is forgotten

@@ -127,10 +127,14 @@ class Partition:
 
     def check(self, *, producers: bool = False) -> None:
         """Raise AssertionError when an invariant does not hold: do not use this replica any more. `producers`: see `Log`."""
+        if self.log is not None:
+            self.log.check(producers=producers)
+        self._check_role()
+
+    def _check_role(self) -> None:
+        """`check` without the log, which a change of the ISR does not touch."""
         tp, log, leader = self.tp, self.log, self.leader
         assert (log is None) == (self.offline_reason is not None), f"{tp}: log {log}, offline because {self.offline_reason!r}"
-        if log is not None:
-            log.check(producers=producers)
         if leader is None:
             self.waiting.check(tp, None)
             return
@@ -169,7 +173,7 @@ class Partition:
             put_off = LeadershipPutOff(tp=self.tp, leader_epoch=registration.leader_epoch, log_epoch=log.latest_epoch)
             self._env.tracer.emit(put_off)
             return False
-        old_isr = self.committed_isr
+        old_isr, old_replicas = self.committed_isr, self.replicas
         self._adopt(registration)
         self.committed_isr = isr = in_order(registration.isr, registration.replicas)
         if not same_epoch:
@@ -181,7 +185,8 @@ class Partition:
         assert leader is not None
         asked_out = () if leader.isr.pending is None else leader.isr.pending.removed
         leader.isr.commit(isr, registration.recovering)
-        leader.assign((r for r in self.replicas if r != self._env.broker_id), now_ms)
+        if not same_epoch or self.replicas is not old_replicas:
+            leader.assign([r for r in self.replicas if r != self._env.broker_id], now_ms)
         if not same_epoch:
             self._env.tracer.emit(
                 LeaderStarted(
@@ -200,7 +205,10 @@ class Partition:
         else:
             leader.trace.isr_committed(old_isr, isr, self.partition_epoch, self.min_isr, cause)
         self._after_isr_change(now_ms, old_isr, struck=tuple([it for it in old_isr if it not in isr and it not in asked_out]))
-        self.check()
+        if same_epoch:
+            self._check_role()
+        else:
+            self.check()
         return not same_epoch
 
     def become_follower(self, registration: PartitionRegistration, cause: str | None = None) -> bool:
@@ -226,7 +234,9 @@ class Partition:
                 )
             )
             self._role_changed()
-        self.check()
+            self.check()
+        else:
+            self._check_role()
         return not same_epoch
 
     def _is_news(self, registration: PartitionRegistration, same_role: bool) -> bool:
@@ -367,7 +377,8 @@ class Partition:
 
     def wake_waiters(self) -> None:
         for waiters in (self.waiters, self.leo_waiters, self.start_waiters):
-            wake_all(waiters)
+            if waiters:
+                wake_all(waiters)
 
     # --- the ISR ------------------------------------------------------------------------------------------------------
 
@@ -410,7 +421,8 @@ class Partition:
         if self.leader is not None and self.log is not None:
             self._maybe_expand(now_ms)
             self.maybe_advance_hw(now_ms)
-            wake_all(self.start_waiters)
+            if self.start_waiters:
+                wake_all(self.start_waiters)
 
     def _maybe_expand(self, now_ms: int, fetched_by: NodeId | None = None, struck: tuple[NodeId, ...] = ()) -> None:
         leader, log = self.leader, self.log
@@ -497,4 +509,5 @@ class Partition:
             self.fail_waiting(ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND)
         if may_expand:
             self._maybe_expand(now_ms, struck=struck)
-        wake_all(self.start_waiters)  # replicas may have been taken away
+        if self.start_waiters:
+            wake_all(self.start_waiters)  # replicas may have been taken away
