@@ -24,7 +24,7 @@ DirectoryOnline = Callable[[NodeId, Sequence[NodeId], Sequence[UUID]], bool]
 class LeaderState:
     """State that exists only while this broker leads the partition, for one leader epoch."""
 
-    __slots__ = ("epoch_start_offset", "followers", "isr", "leader_epoch", "trace")
+    __slots__ = ("epoch_start_offset", "followers", "isr", "leader_epoch", "struck", "trace")
 
     def __init__(self, isr: IsrState, trace: PartitionTrace) -> None:
         self.leader_epoch = trace.leader_epoch
@@ -32,6 +32,9 @@ class LeaderState:
         self.isr = isr
         self.trace = trace
         self.followers: dict[NodeId, FollowerProgress] = {}
+        self.struck: tuple[NodeId, ...] = ()
+        """Those whom the controller has taken out of the ISR without being asked, because their broker fails: until newer metadata
+        says what has become of it, or they fetch."""
 
     def assign(self, followers: Iterable[NodeId], now_ms: int) -> None:
         """Track exactly these. One that is new starts from nothing; ISR members get a fresh lag clock (RP-25)."""
@@ -90,17 +93,16 @@ class LeaderState:
         lag_time_max_ms: int,
         eligible: Eligible,
         fetched_by: NodeId | None,
-        struck: tuple[NodeId, ...],
     ) -> tuple[NodeId, ...]:
         """List who is to be proposed for the ISR of a log that ends at `leo`.
 
         Without a fetch at hand only those may join that are caught up: old progress of a silent replica proves nothing. Nor may
-        those whom the controller has just `struck`: their next fetch, or newer metadata, says that they are there.
+        those whom the controller has `struck`: the record that fences their broker comes last, and is refused until then.
         """
         found: tuple[NodeId, ...] = ()
         maximal = self.isr.maximal
         for broker_id, follower in self.followers.items():
-            if follower.leo is None or broker_id in maximal or broker_id in struck:
+            if follower.leo is None or broker_id in maximal or (broker_id in self.struck and broker_id != fetched_by):
                 continue  # the usual ones, without a question
             caught_up = broker_id == fetched_by or follower.is_caught_up(leo, now_ms, lag_time_max_ms)
             if caught_up and self.may_join(follower, hw, eligible):

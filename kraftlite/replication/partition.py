@@ -204,7 +204,8 @@ class Partition:
             self._role_changed()
         else:
             leader.trace.isr_committed(old_isr, isr, self.partition_epoch, self.min_isr, cause)
-        self._after_isr_change(now_ms, old_isr, struck=tuple([it for it in old_isr if it not in isr and it not in asked_out]))
+        leader.struck = tuple([it for it in (*old_isr, *leader.struck) if it not in isr and it not in asked_out])
+        self._after_isr_change(now_ms, old_isr)
         if same_epoch:
             self._check_role()
         else:
@@ -419,16 +420,17 @@ class Partition:
     def recheck(self, now_ms: int) -> None:
         """Brokers came, went or changed: someone may now join, and the HW need not wait for who no longer may."""
         if self.leader is not None and self.log is not None:
+            self.leader.struck = ()
             self._maybe_expand(now_ms)
             self.maybe_advance_hw(now_ms)
             if self.start_waiters:
                 wake_all(self.start_waiters)
 
-    def _maybe_expand(self, now_ms: int, fetched_by: NodeId | None = None, struck: tuple[NodeId, ...] = ()) -> None:
+    def _maybe_expand(self, now_ms: int, fetched_by: NodeId | None = None) -> None:
         leader, log = self.leader, self.log
         if leader is None or log is None or leader.isr.pending is not None or len(leader.isr.committed) == len(self.replicas):
             return
-        added = leader.joining(log.leo, log.hw, now_ms, self._env.lag_time_max_ms, self._eligible, fetched_by, struck)
+        added = leader.joining(log.leo, log.hw, now_ms, self._env.lag_time_max_ms, self._eligible, fetched_by)
         if added:
             isr = in_order((*leader.isr.committed, *added), self.replicas)
             self._propose(leader, isr, added=added, removed=())
@@ -499,15 +501,12 @@ class Partition:
             self.maybe_advance_hw(now_ms)
         return then in ("retried", "withdrawn")
 
-    def _after_isr_change(
-        self, now_ms: int, old: tuple[NodeId, ...], *, may_expand: bool = True, struck: tuple[NodeId, ...] = ()
-    ) -> None:
-        """The ISR can be down to this broker alone; or below minISR, which no waiting produce survives (RP-03). `struck`: who was
-        taken out of it without this leader's asking, because its broker fails: the record that fences that one comes last."""
+    def _after_isr_change(self, now_ms: int, old: tuple[NodeId, ...], *, may_expand: bool = True) -> None:
+        """The ISR can be down to this broker alone; or below minISR, which no waiting produce survives (RP-03)."""
         self.maybe_advance_hw(now_ms, "isr", tuple(member for member in old if member not in self.committed_isr))
         if self.under_min_isr:
             self.fail_waiting(ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND)
         if may_expand:
-            self._maybe_expand(now_ms, struck=struck)
+            self._maybe_expand(now_ms)
         if self.start_waiters:
             wake_all(self.start_waiters)  # replicas may have been taken away
