@@ -33,7 +33,7 @@ class LeaderState:
         self.trace = trace
         self.followers: dict[NodeId, FollowerProgress] = {}
         self.struck: tuple[NodeId, ...] = ()
-        """Those whom the controller has taken out of the ISR without being asked, because their broker fails: until newer metadata
+        """Those whom the controller has taken out of the ISR without being asked, because their broker fails: until metadata
         says what has become of it, or they fetch."""
 
     def assign(self, followers: Iterable[NodeId], now_ms: int) -> None:
