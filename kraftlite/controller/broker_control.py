@@ -12,13 +12,13 @@ from kraftlite.controller.results import ControllerResult
 from kraftlite.controller.topics_state import TopicsState
 from kraftlite.controller.turns import Steps
 from kraftlite.metadata.records import MetadataRecord
+from kraftlite.model.limits import MAX_RECORDS_PER_BATCH
 from kraftlite.model.messages.controller import (
     BrokerHeartbeatRequest,
     BrokerHeartbeatResponse,
     BrokerRegistrationRequest,
     BrokerRegistrationResponse,
 )
-from kraftlite.model.tuning import Tuning
 from kraftlite.runtime.ports import Tracer
 from kraftlite.runtime.trace.controller import BrokerSessionExpired, BrokerStateChanged
 
@@ -26,19 +26,13 @@ from kraftlite.runtime.trace.controller import BrokerSessionExpired, BrokerState
 class BrokerControl:
     """Computes records for the log; the soft state of heartbeats is changed here directly."""
 
-    def __init__(
-        self,
-        cluster: ClusterControl,
-        state: TopicsState,
-        elections: ElectionControl,
-        tracer: Tracer,
-        changes_per_part: int = Tuning().changes_per_part,
-    ) -> None:
+    def __init__(self, cluster: ClusterControl, state: TopicsState, elections: ElectionControl, tracer: Tracer) -> None:
         self._cluster = cluster
         self._state = state
         self._elections = elections
         self._tracer = tracer
-        self._changes_per_part = changes_per_part
+        self.changes_per_part = MAX_RECORDS_PER_BATCH
+        """The partitions of a failed broker whose changes are written before the next are computed: those of a batch."""
 
     def register(
         self, request: BrokerRegistrationRequest, now_ms: int, write_offset: int
@@ -125,5 +119,5 @@ class BrokerControl:
             self._tracer.emit(BrokerSessionExpired(broker_id=broker_id, broker_epoch=broker_epoch, silent_ms=silent_ms))
             cause = f"broker={broker_id} silent_ms={silent_ms}"
             more = tracker.has_expired(now_ms)
-            return (yield from self._elections.fence_in_parts(broker_id, self._changes_per_part, more, cause))
+            return (yield from self._elections.fence_in_parts(broker_id, self.changes_per_part, more, cause))
         return ControllerResult(records=[], response=False)

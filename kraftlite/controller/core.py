@@ -24,6 +24,9 @@ from kraftlite.controller.events import (
     Read,
     Write,
     classify,
+    internally,
+    nobody_waits,
+    whole,
 )
 from kraftlite.controller.metrics import ControllerMetrics
 from kraftlite.controller.performance import EventPerformance
@@ -36,7 +39,7 @@ from kraftlite.controller.turns import Pace, Steps
 from kraftlite.metadata.codec import MetadataSerde
 from kraftlite.metadata.features import METADATA_VERSION, MIN_METADATA_VERSION
 from kraftlite.metadata.records import FeatureLevelRecord, MetadataRecord, NoOpRecord
-from kraftlite.model.errors import ApiError, ErrorCode, Fault, changing
+from kraftlite.model.errors import ApiError, ErrorCode, Fault
 from kraftlite.model.limits import MAX_RECORDS_PER_BATCH
 from kraftlite.raft.client import CommittedBatch, LeaderAndEpoch, RaftClient
 from kraftlite.runtime.ports import Tracer
@@ -51,8 +54,7 @@ from kraftlite.runtime.trace.controller import (
 
 _REPLAYED_AT_ONCE: Final = 100
 """Committed records between two looks at whether the turn is over: replay is where a node that starts spends its time."""
-_DONE_AT_ONCE: Final = 20
-"""The same of records that are encoded and applied for the first time, which takes longer."""
+_DONE_AT_ONCE: Final = 20  # the same of records that are encoded and applied for the first time, which takes longer
 
 
 class ControllerCore:
@@ -197,7 +199,7 @@ class ControllerCore:
                 event.on_done(event.operation(self.offsets.read_epoch))
                 return None
             case Internal():
-                return self.pace.through(_internally(event, now_ms))
+                return self.pace.through(internally(event, now_ms))
             case _:
                 assert_never(event)
 
@@ -227,7 +229,7 @@ class ControllerCore:
     @staticmethod
     def _compute(event: Write[R], now_ms: int) -> Steps[ControllerResult[R]]:
         try:
-            return (yield from _whole(event.operation(now_ms)))
+            return (yield from whole(event.operation(now_ms)))
         except (ApiError, Fault):
             raise
         except Exception as error:
@@ -248,16 +250,15 @@ class ControllerCore:
     def _append(
         self, operation: str, result: ControllerResult[R], before: tuple[int, int] | None
     ) -> Steps[tuple[int, int] | None]:
-        """Apply the records, then give them to raft, batch by batch; the offsets of the operation's first record and of the last
-        one so far (CE-05, CE-17). `before`: those offsets after the parts of it that were written before."""
+        """Apply the records, then give them to raft, batch by batch (CE-05, CE-17); the offsets of the operation's first record
+        and of the last so far. `before`: the same before this part."""
         records = result.records
         if result.atomic and len(records) > MAX_RECORDS_PER_BATCH:
             raise RuntimeError(f"{operation}: {len(records)} records in an atomic batch, at most {MAX_RECORDS_PER_BATCH} fit")
         written = before
         for start in range(0, len(records), MAX_RECORDS_PER_BATCH):
             batch = records[start : start + MAX_RECORDS_PER_BATCH]
-            first_offset = None if written is None else written[0]
-            written = yield from self._append_batch(operation, result.cause, batch, first_offset)
+            written = yield from self._append_batch(operation, result.cause, batch, None if written is None else written[0])
         return written
 
     def _append_batch(
@@ -354,7 +355,7 @@ class ControllerCore:
                 raft_epoch=epoch, write_offset=self.last_written_offset + 1, stable_offset=self.offsets.stable_offset
             )
         )
-        event = Write("activate", lambda _now: self._activation(), _nobody_waits, after=self._after_activation)
+        event = Write("activate", lambda _now: self._activation(), nobody_waits, after=self._after_activation)
         self.queue.prepend(event, now_ms)
 
     def _activation(self) -> ControllerResult[str]:
@@ -488,28 +489,12 @@ class ControllerCore:
 
     def _periodic_event(self, task: PeriodicTask) -> Event:
         def operation(now_ms: int) -> Steps[ControllerResult[bool]]:
-            result = yield from _whole(task.run(now_ms))
+            result = yield from whole(task.run(now_ms))
             self.periodic.schedule(task, now_ms, again=result.response)
             return result
 
-        return Write(task.name, operation, _nobody_waits)
+        return Write(task.name, operation, nobody_waits)
 
     def state_hash(self) -> str:
         """Equal on any two controllers that have replayed to the same offset (CE-22)."""
         return self.state.hash()
-
-
-def _internally(event: Internal, now_ms: int) -> Steps[None]:
-    with changing(f"controller {event.name}"):
-        steps = event.operation(now_ms)
-        if steps is not None:
-            yield from steps
-
-
-def _whole(found: ControllerResult[R] | Steps[ControllerResult[R]]) -> Steps[ControllerResult[R]]:
-    """Return what an operation found, at once or element by element."""
-    return found if isinstance(found, ControllerResult) else (yield from found)
-
-
-def _nobody_waits(_outcome: object) -> None:
-    return None

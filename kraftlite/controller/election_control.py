@@ -107,8 +107,8 @@ class ElectionControl:
         return builder.build(info.topic_id, index)
 
     def _acceptable(self, removed: NodeId | None, added: NodeId | None, gone: Collection[UUID]) -> Acceptable:
-        """Who may lead, asked of the registrations once for each broker and directory: for one turn, or for as long as no other
-        event runs."""
+        """Return who may lead, asked of the registrations once for each broker and directory: for as long as no other event
+        runs."""
         known: dict[tuple[NodeId, UUID | None], bool] = {}
 
         def acceptable(broker_id: NodeId, directory: UUID | None) -> bool:

@@ -39,9 +39,6 @@ class Tuning:
     # controller
     elements_per_turn: int = 1_000
     """See `controller.turns`."""
-    changes_per_part: int = 4_000
-    """Partitions of a failed broker whose changes are written before the next are computed: the other nodes carry out the first
-    of them meanwhile."""
     elections_per_run: int = MAX_ELECTIONS_PER_RUN
     producer_id_block: int = PRODUCER_ID_BLOCK_SIZE
     # metadata

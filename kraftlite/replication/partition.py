@@ -125,16 +125,12 @@ class Partition:
             raise ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{self.tp} is led by {self.leader_id}")
         return leader, log
 
-    def check(self, *, producers: bool = False) -> None:
-        """Raise AssertionError when an invariant does not hold: do not use this replica any more. `producers`: see `Log`."""
-        if self.log is not None:
-            self.log.check(producers=producers)
-        self._check_role()
-
-    def _check_role(self) -> None:
-        """`check` without the log, which a change of the ISR does not touch."""
+    def check(self, *, producers: bool = False, role_only: bool = False) -> None:
+        """Raise AssertionError when an invariant does not hold. `producers`: see `Log`; `role_only`: without the log."""
         tp, log, leader = self.tp, self.log, self.leader
         assert (log is None) == (self.offline_reason is not None), f"{tp}: log {log}, offline because {self.offline_reason!r}"
+        if log is not None and not role_only:
+            log.check(producers=producers)
         if leader is None:
             self.waiting.check(tp, None)
             return
@@ -206,10 +202,7 @@ class Partition:
             leader.trace.isr_committed(old_isr, isr, self.partition_epoch, self.min_isr, cause)
         leader.struck = tuple([it for it in (*old_isr, *leader.struck) if it not in isr and it not in asked_out])
         self._after_isr_change(now_ms, old_isr)
-        if same_epoch:
-            self._check_role()
-        else:
-            self.check()
+        self.check(role_only=same_epoch)
         return not same_epoch
 
     def become_follower(self, registration: PartitionRegistration, cause: str | None = None) -> bool:
@@ -235,9 +228,7 @@ class Partition:
                 )
             )
             self._role_changed()
-            self.check()
-        else:
-            self._check_role()
+        self.check(role_only=same_epoch)
         return not same_epoch
 
     def _is_news(self, registration: PartitionRegistration, same_role: bool) -> bool:
@@ -378,8 +369,7 @@ class Partition:
 
     def wake_waiters(self) -> None:
         for waiters in (self.waiters, self.leo_waiters, self.start_waiters):
-            if waiters:
-                wake_all(waiters)
+            wake_all(waiters)
 
     # --- the ISR ------------------------------------------------------------------------------------------------------
 
@@ -423,8 +413,7 @@ class Partition:
             self.leader.struck = ()
             self._maybe_expand(now_ms)
             self.maybe_advance_hw(now_ms)
-            if self.start_waiters:
-                wake_all(self.start_waiters)
+            wake_all(self.start_waiters)
 
     def _maybe_expand(self, now_ms: int, fetched_by: NodeId | None = None) -> None:
         leader, log = self.leader, self.log
@@ -508,5 +497,4 @@ class Partition:
             self.fail_waiting(ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND)
         if may_expand:
             self._maybe_expand(now_ms)
-        if self.start_waiters:
-            wake_all(self.start_waiters)  # replicas may have been taken away
+        wake_all(self.start_waiters)  # replicas may have been taken away

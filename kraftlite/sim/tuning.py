@@ -18,7 +18,6 @@ CHOICES: Final[Mapping[str, Sequence[int]]] = {
     "raft_observer_expiry_ms": (50, 1_000, 5_000),
     "snapshot_chunk_bytes": (100, 400, 3_000),
     "elements_per_turn": (1, 2, 7, 50),
-    "changes_per_part": (1, 2, 5),
     "elections_per_run": (1, 2, 3),
     "producer_id_block": (1, 2, 10),
     "records_per_slice": (1, 3, 20),

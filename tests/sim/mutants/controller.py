@@ -120,17 +120,6 @@ def fencing_leaves_the_isr(patch: Patch) -> None:
     patch.edit(ElectionControl, "_fence_from", (leaves, "yield"))
 
 
-@mutant(
-    "fencing-ends-with-a-part",
-    "of a broker with many partitions, only those of the first part leave it when it is fenced",
-    expects=("19", "SelfCheck"),
-    lens=tuned(changes_per_part=1),
-)
-def fencing_ends_with_a_part(patch: Patch) -> None:
-    """CM-10: the record that fences a broker comes behind all of its partitions, in however many parts they are written."""
-    patch.edit(ElectionControl, "_fence_from", ("if end < len(partitions):", "if False:"))
-
-
 @mutant("unclean-election-unasked", "elections are unclean, whatever the topic says", expects=("20", "24"))
 def unclean_election_unasked(patch: Patch) -> None:
     """Kafka's default before KIP-106."""

@@ -16,7 +16,9 @@ FAILS = 1
 
 
 def cluster(changes_per_part: int, partitions: int = 7) -> World:
-    world = World(2, tuning=Tuning(changes_per_part=changes_per_part, elements_per_turn=3))
+    world = World(2, tuning=Tuning(elements_per_turn=3))
+    for node in world.nodes.values():
+        node.core.state.brokers.changes_per_part = changes_per_part
     world.start_brokers(1, 2, 3)
     leads_some = [(2, 1, 3), (1, 2, 3), (3, 2, 1)]
     world.create("t", assignments=[leads_some[index % 3] for index in range(partitions)])
