@@ -12,7 +12,7 @@ from kraftlite.controller.results import ControllerResult
 from kraftlite.controller.topics_state import TopicsState
 from kraftlite.controller.turns import Steps
 from kraftlite.metadata.records import MetadataRecord
-from kraftlite.model.ids import NodeId
+from kraftlite.model.limits import MAX_RECORDS_PER_BATCH
 from kraftlite.model.messages.controller import (
     BrokerHeartbeatRequest,
     BrokerHeartbeatResponse,
@@ -31,6 +31,8 @@ class BrokerControl:
         self._state = state
         self._elections = elections
         self._tracer = tracer
+        self.changes_per_part = MAX_RECORDS_PER_BATCH
+        """The partitions of a failed broker whose changes are written before the next are computed: those of a batch."""
 
     def register(
         self, request: BrokerRegistrationRequest, now_ms: int, write_offset: int
@@ -109,17 +111,13 @@ class BrokerControl:
     def fence_one_stale(self, now_ms: int) -> Steps[ControllerResult[bool]]:
         """Fence one broker whose session is over; the response says whether more are due (CE-27)."""
         tracker = self._cluster.live.tracker
-        records: list[MetadataRecord] = []
-        cause = ""
-        while not records:
-            expired: tuple[NodeId, int, int] | None = tracker.pop_expired(now_ms)
-            if expired is None:
-                break
+        while (expired := tracker.pop_expired(now_ms)) is not None:
             broker_id, broker_epoch, silent_ms = expired
             registration = self._cluster.brokers.get(broker_id)
             if registration is None or registration.broker_epoch != broker_epoch or registration.fenced:
                 continue
             self._tracer.emit(BrokerSessionExpired(broker_id=broker_id, broker_epoch=broker_epoch, silent_ms=silent_ms))
             cause = f"broker={broker_id} silent_ms={silent_ms}"
-            yield from self._elections.fence(broker_id, records)
-        return ControllerResult(records=records, response=bool(records) and tracker.has_expired(now_ms), cause=cause)
+            more = tracker.has_expired(now_ms)
+            return (yield from self._elections.fence_in_parts(broker_id, self.changes_per_part, more, cause))
+        return ControllerResult(records=[], response=False)

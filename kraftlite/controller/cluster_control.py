@@ -72,6 +72,10 @@ class ClusterControl:
     def tracker(self) -> HeartbeatTracker | None:
         return None if self.heartbeats is None else self.heartbeats.tracker
 
+    def next_expiry_ms(self) -> int | None:
+        """Return when the first session is over for which nothing comes any more; the task that fences need not wait longer."""
+        return None if self.tracker is None else self.tracker.next_expiry_ms()
+
     @property
     def live(self) -> HeartbeatManager:
         assert self.heartbeats is not None, "heartbeats belong to the active controller"

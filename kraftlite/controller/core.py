@@ -24,6 +24,9 @@ from kraftlite.controller.events import (
     Read,
     Write,
     classify,
+    internally,
+    nobody_waits,
+    whole,
 )
 from kraftlite.controller.metrics import ControllerMetrics
 from kraftlite.controller.performance import EventPerformance
@@ -36,7 +39,7 @@ from kraftlite.controller.turns import Pace, Steps
 from kraftlite.metadata.codec import MetadataSerde
 from kraftlite.metadata.features import METADATA_VERSION, MIN_METADATA_VERSION
 from kraftlite.metadata.records import FeatureLevelRecord, MetadataRecord, NoOpRecord
-from kraftlite.model.errors import ApiError, ErrorCode, Fault, changing
+from kraftlite.model.errors import ApiError, ErrorCode, Fault
 from kraftlite.model.limits import MAX_RECORDS_PER_BATCH
 from kraftlite.raft.client import CommittedBatch, LeaderAndEpoch, RaftClient
 from kraftlite.runtime.ports import Tracer
@@ -51,6 +54,7 @@ from kraftlite.runtime.trace.controller import (
 
 _REPLAYED_AT_ONCE: Final = 100
 """Committed records between two looks at whether the turn is over: replay is where a node that starts spends its time."""
+_DONE_AT_ONCE: Final = 20  # the same of records that are encoded and applied for the first time, which takes longer
 
 
 class ControllerCore:
@@ -195,7 +199,7 @@ class ControllerCore:
                 event.on_done(event.operation(self.offsets.read_epoch))
                 return None
             case Internal():
-                return self.pace.through(_internally(event, now_ms))
+                return self.pace.through(internally(event, now_ms))
             case _:
                 assert_never(event)
 
@@ -210,15 +214,22 @@ class ControllerCore:
     def _write(self, event: Write[R], now_ms: int) -> Steps[None]:
         self._check_active()
         result = yield from self._compute(event, now_ms)
-        last_offset = (yield from self._append(event.name, result)) if result.records else self.last_written_offset
+        written: tuple[int, int] | None = None
+        while True:
+            if result.records:
+                written = yield from self._append(event.name, result, written)
+            if result.rest is None:
+                break
+            result = yield from result.rest()
+        last_offset = self.last_written_offset if written is None else written[1]
         if event.after is not None:
             event.after(last_offset, now_ms)
-        self._park(event.on_done, result.response, last_offset if result.records else None)
+        self._park(event.on_done, result.response, None if written is None else last_offset)
 
     @staticmethod
     def _compute(event: Write[R], now_ms: int) -> Steps[ControllerResult[R]]:
         try:
-            return (yield from _whole(event.operation(now_ms)))
+            return (yield from whole(event.operation(now_ms)))
         except (ApiError, Fault):
             raise
         except Exception as error:
@@ -236,16 +247,19 @@ class ControllerCore:
             where = "none appears to be" if leader is None else f"node {leader} appears to be"
             raise ApiError(ErrorCode.NOT_CONTROLLER, f"This node is not the active controller: {where}.")
 
-    def _append(self, operation: str, result: ControllerResult[R]) -> Steps[int]:
-        """Apply the records, then give them to raft, batch by batch; the offset of the last one (CE-05, CE-17)."""
+    def _append(
+        self, operation: str, result: ControllerResult[R], before: tuple[int, int] | None
+    ) -> Steps[tuple[int, int] | None]:
+        """Apply the records, then give them to raft, batch by batch (CE-05, CE-17); the offsets of the operation's first record
+        and of the last so far. `before`: the same before this part."""
         records = result.records
         if result.atomic and len(records) > MAX_RECORDS_PER_BATCH:
             raise RuntimeError(f"{operation}: {len(records)} records in an atomic batch, at most {MAX_RECORDS_PER_BATCH} fit")
-        first_offset, last_offset = None, -1
+        written = before
         for start in range(0, len(records), MAX_RECORDS_PER_BATCH):
             batch = records[start : start + MAX_RECORDS_PER_BATCH]
-            first_offset, last_offset = yield from self._append_batch(operation, result.cause, batch, first_offset)
-        return last_offset
+            written = yield from self._append_batch(operation, result.cause, batch, None if written is None else written[0])
+        return written
 
     def _append_batch(
         self, operation: str, cause: str, batch: list[MetadataRecord], first_offset: int | None
@@ -254,20 +268,25 @@ class ControllerCore:
         of it; if it loses its leadership meanwhile, it forgets what is staged, and the news is an event behind this one."""
         assert self.claim_epoch is not None
         encode, encoded = MetadataSerde(self._level_of(batch)).encode, []
-        for record in batch:
-            encoded.append(encode(record))
+        at_once = min(_DONE_AT_ONCE, self.pace.limit)
+        for start in range(0, len(batch), at_once):
+            encoded += [encode(record) for record in batch[start : start + at_once]]
+            self.pace.note(len(encoded) - start - 1)
             yield
         last_offset = self._raft.prepare_append(self.claim_epoch, batch, encoded)
         base_offset = last_offset - len(batch) + 1
         first_offset = base_offset if first_offset is None else first_offset
         trace = RecordTrace(self.state, operation, cause, first_offset=first_offset, base_offset=base_offset, count=len(batch))
-        for offset, record in enumerate(batch, base_offset):
-            if trace.tells(offset):
-                trace.before(record, offset)
-                self._replay(record, offset)
-                trace.after(record, offset)
-            else:
-                self._replay(record, offset)
+        for start in range(0, len(batch), at_once):
+            records = batch[start : start + at_once]
+            for offset, record in enumerate(records, base_offset + start):
+                if trace.tells(offset):
+                    trace.before(record, offset)
+                    self._replay(record, offset)
+                    trace.after(record, offset)
+                else:
+                    self._replay(record, offset)
+            self.pace.note(len(records) - 1)
             yield
         self._raft.schedule_prepared_append()
         self.offsets.handle_scheduled(last_offset)
@@ -336,7 +355,7 @@ class ControllerCore:
                 raft_epoch=epoch, write_offset=self.last_written_offset + 1, stable_offset=self.offsets.stable_offset
             )
         )
-        event = Write("activate", lambda _now: self._activation(), _nobody_waits, after=self._after_activation)
+        event = Write("activate", lambda _now: self._activation(), nobody_waits, after=self._after_activation)
         self.queue.prepend(event, now_ms)
 
     def _activation(self) -> ControllerResult[str]:
@@ -422,6 +441,7 @@ class ControllerCore:
                 name="maybe_fence_stale_broker",
                 period_ms=max(1, config.session_timeout_ms // 8),
                 run=state.brokers.fence_one_stale,
+                due_ms=state.cluster.next_expiry_ms,
             ),
             PeriodicTask(
                 name="elect_unclean",
@@ -469,28 +489,12 @@ class ControllerCore:
 
     def _periodic_event(self, task: PeriodicTask) -> Event:
         def operation(now_ms: int) -> Steps[ControllerResult[bool]]:
-            result = yield from _whole(task.run(now_ms))
+            result = yield from whole(task.run(now_ms))
             self.periodic.schedule(task, now_ms, again=result.response)
             return result
 
-        return Write(task.name, operation, _nobody_waits)
+        return Write(task.name, operation, nobody_waits)
 
     def state_hash(self) -> str:
         """Equal on any two controllers that have replayed to the same offset (CE-22)."""
         return self.state.hash()
-
-
-def _internally(event: Internal, now_ms: int) -> Steps[None]:
-    with changing(f"controller {event.name}"):
-        steps = event.operation(now_ms)
-        if steps is not None:
-            yield from steps
-
-
-def _whole(found: ControllerResult[R] | Steps[ControllerResult[R]]) -> Steps[ControllerResult[R]]:
-    """Return what an operation found, at once or element by element."""
-    return found if isinstance(found, ControllerResult) else (yield from found)
-
-
-def _nobody_waits(_outcome: object) -> None:
-    return None

@@ -6,7 +6,9 @@ CM-38 to CM-40; EL-07 to EL-12.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Sequence
+from functools import partial
+from typing import TypeVar
 from uuid import UUID
 
 from kraftlite.controller.cluster_control import ClusterControl
@@ -38,6 +40,10 @@ from kraftlite.model.messages.controller import (
     ElectLeadersResult,
     Empty,
 )
+
+R = TypeVar("R")
+Acceptable = Callable[[NodeId, UUID | None], bool]
+"""(broker, the directory of its replica) -> may it lead."""
 
 
 class ElectionControl:
@@ -73,28 +79,52 @@ class ElectionControl:
     ) -> PartitionChangeRecord | None:
         """The change of one partition. `removed` may not lead, `added` may, and nobody does in the directories `gone`, whatever
         the registrations say yet. `elr`: the rules of its topic, where the caller knows them."""
+        acceptable = self._acceptable(removed, added, gone)
+        rules = self.elr_rules(info.name) if elr is None else elr
+        return self._change(info, index, target, election, acceptable, self._bumps_on_shrink(), rules)
+
+    @staticmethod
+    def _change(
+        info: TopicInfo,
+        index: int,
+        target: PartitionTarget,
+        election: Election,
+        acceptable: Acceptable,
+        bump: bool,
+        elr: ElrRules,
+    ) -> PartitionChangeRecord | None:
         partition = info.partitions[index]
         replicas = partition.replicas if target.replicas is None else target.replicas
         directories = partition.directories if target.directories is None else target.directories
-        placed = dict(zip(replicas, directories, strict=False))
 
-        def acceptable(broker_id: NodeId) -> bool:
-            directory = placed.get(broker_id)
-            if broker_id == removed or directory in gone:
-                return False
-            active = broker_id == added or self._cluster.is_active(broker_id)
-            return active and self._cluster.directory_online(broker_id, directory)
+        def may_lead(broker_id: NodeId) -> bool:
+            place = replicas.index(broker_id) if broker_id in replicas else len(directories)
+            return acceptable(broker_id, directories[place] if place < len(directories) else None)
 
-        bump = not features.skips_leader_epoch_bump_on_isr_shrink(self._features.level_or_minimum())
         builder = PartitionChangeBuilder(
-            partition,
-            target,
-            acceptable=acceptable,
-            election=election,
-            bump_leader_epoch_on_shrink=bump,
-            elr=self.elr_rules(info.name) if elr is None else elr,
+            partition, target, acceptable=may_lead, election=election, bump_leader_epoch_on_shrink=bump, elr=elr
         )
         return builder.build(info.topic_id, index)
+
+    def _acceptable(self, removed: NodeId | None, added: NodeId | None, gone: Collection[UUID]) -> Acceptable:
+        """Return who may lead, asked of the registrations once for each broker and directory: for as long as no other event
+        runs."""
+        known: dict[tuple[NodeId, UUID | None], bool] = {}
+
+        def acceptable(broker_id: NodeId, directory: UUID | None) -> bool:
+            if broker_id == removed:
+                return False
+            found = known.get((broker_id, directory))
+            if found is None:
+                active = directory not in gone and (broker_id == added or self._cluster.is_active(broker_id))
+                found = active and self._cluster.directory_online(broker_id, directory)
+                known[broker_id, directory] = found
+            return found
+
+        return acceptable
+
+    def _bumps_on_shrink(self) -> bool:
+        return not features.skips_leader_epoch_bump_on_isr_shrink(self._features.level_or_minimum())
 
     def elr_rules(self, topic: str, lost: NodeId | None = None) -> ElrRules:
         """Return the rules of a topic's partitions (KIP-966)."""
@@ -117,6 +147,7 @@ class ElectionControl:
         """Take `removed` out of leaderships and ISRs; let `added` lead where nobody does, but in the directories `gone`. `lost`:
         `removed` may have lost records, or will not come back, and leaves the ELRs too."""
         policies: dict[str, tuple[Election, ElrRules]] = {}
+        acceptable, bump = self._acceptable(removed, added, gone), self._bumps_on_shrink()
         for info, index in partitions:
             policy = policies.get(info.name)
             if policy is None:
@@ -124,8 +155,7 @@ class ElectionControl:
                 rules = self.elr_rules(info.name, removed if lost else None)
                 policy = policies[info.name] = (Election.UNCLEAN if unclean else Election.ONLINE, rules)
             isr = tuple([member for member in info.partitions[index].isr if member != removed])
-            target = PartitionTarget(isr=isr)
-            record = self.change(info, index, target, policy[0], removed=removed, added=added, gone=gone, elr=policy[1])
+            record = self._change(info, index, PartitionTarget(isr=isr), policy[0], acceptable, bump, policy[1])
             if record is not None:
                 records.append(record)
             yield
@@ -147,9 +177,29 @@ class ElectionControl:
 
     def fence(self, broker_id: NodeId, records: list[MetadataRecord]) -> Steps[None]:
         """Fence a broker: the partition changes come first, the fencing itself is written last (CM-10)."""
-        registration = self._cluster.brokers[broker_id]
         yield from self.broker_leaves(broker_id, records)
-        records.append(BrokerRegistrationChangeRecord(broker_id=broker_id, broker_epoch=registration.broker_epoch, fenced=True))
+        records.append(self._fenced(broker_id))
+
+    def fence_in_parts(self, broker_id: NodeId, size: int, response: R, cause: str) -> Steps[ControllerResult[R]]:
+        """Fence a broker as `fence` does, `size` partitions at a time: each part is on its way while the next is computed."""
+        return self._fence_from(0, self._state.partitions_with_broker_in_isr(broker_id), broker_id, size, response, cause)
+
+    def _fence_from(
+        self, start: int, partitions: Sequence[PartitionRef], broker_id: NodeId, size: int, response: R, cause: str
+    ) -> Steps[ControllerResult[R]]:
+        records: list[MetadataRecord] = []
+        end = start + size
+        yield from self.leader_and_isr_updates(partitions[start:end], records, removed=broker_id)
+        rest = None
+        if end < len(partitions):
+            rest = partial(self._fence_from, end, partitions, broker_id, size, response, cause)
+        else:
+            records.append(self._fenced(broker_id))
+        return ControllerResult(records=records, response=response, cause=cause, rest=rest)
+
+    def _fenced(self, broker_id: NodeId) -> BrokerRegistrationChangeRecord:
+        registration = self._cluster.brokers[broker_id]
+        return BrokerRegistrationChangeRecord(broker_id=broker_id, broker_epoch=registration.broker_epoch, fenced=True)
 
     def unfence(self, broker_id: NodeId, records: list[MetadataRecord], offline: Collection[UUID] = ()) -> Steps[None]:
         """The registration first, then elections for what this broker can revive (CM-11); `offline`: its directories in which

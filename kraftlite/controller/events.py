@@ -12,7 +12,7 @@ from typing import Any, Generic, TypeAlias, TypeVar
 from kraftlite.controller.queue import QueueClosed, QueueFull, QueueTimeout
 from kraftlite.controller.results import ControllerResult
 from kraftlite.controller.turns import Steps
-from kraftlite.model.errors import ApiError, ErrorCode, Fault
+from kraftlite.model.errors import ApiError, ErrorCode, Fault, changing
 
 R = TypeVar("R")
 """The response of an operation."""
@@ -96,3 +96,19 @@ class Answer(Generic[R]):
 
     def complete(self, error: BaseException | None) -> None:
         self.on_done(self.response if error is None else classify(error).answer)
+
+
+def internally(event: Internal, now_ms: int) -> Steps[None]:
+    with changing(f"controller {event.name}"):
+        steps = event.operation(now_ms)
+        if steps is not None:
+            yield from steps
+
+
+def whole(found: ControllerResult[R] | Steps[ControllerResult[R]]) -> Steps[ControllerResult[R]]:
+    """Return what an operation found, at once or element by element."""
+    return found if isinstance(found, ControllerResult) else (yield from found)
+
+
+def nobody_waits(_outcome: object) -> None:
+    return None

@@ -75,6 +75,10 @@ class HeartbeatTracker:
                 return None
         return None
 
+    def next_expiry_ms(self) -> int | None:
+        """Return when the next session is over if nothing comes any more; right after `pop_expired` has found none."""
+        return self._heap[0][0] + self.session_timeout_ms + 1 if self._heap else None
+
     def has_expired(self, now_ms: int) -> bool:
         return any(now_ms - contact_ms > self.session_timeout_ms for contact_ms in self._contact_ms.values())
 

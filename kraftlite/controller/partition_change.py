@@ -106,20 +106,26 @@ class PartitionChangeBuilder:
         if (self.isr or self._rules.enabled) and self.isr != old.isr:
             changes["isr"] = self.isr
         self._trim_elr(changes.get("isr", old.isr))
-        lost = any(member not in changes["isr"] for member in old.isr) if "isr" in changes else False
+        bumps = self._bump_on_shrink and "isr" in changes
+        lost = bumps and any(member not in changes["isr"] for member in old.isr)
         shrunk = self.replicas is not old.replicas and any(replica not in self.replicas for replica in old.replicas)
-        if "leader" not in changes and (shrunk or (lost and self._bump_on_shrink)):
+        if "leader" not in changes and (shrunk or lost):
             changes["leader"] = old.leader
-        wanted = (
-            ("recovering", self.recovering, old.recovering),
-            ("replicas", self.replicas, old.replicas),
-            ("adding_replicas", self.adding, old.adding_replicas),
-            ("removing_replicas", self.removing, old.removing_replicas),
-            ("directories", self.directories, old.directories),
-            ("elr", self.elr, old.elr),
-            ("last_known_elr", self._last_known(elected.leader), old.last_known_elr),
-        )
-        changes.update({name: new for name, new, current in wanted if new != current})
+        if self.recovering is not old.recovering:
+            changes["recovering"] = self.recovering
+        if self.replicas != old.replicas:
+            changes["replicas"] = self.replicas
+        if self.adding != old.adding_replicas:
+            changes["adding_replicas"] = self.adding
+        if self.removing != old.removing_replicas:
+            changes["removing_replicas"] = self.removing
+        if self.directories is not old.directories and self.directories != old.directories:
+            changes["directories"] = self.directories
+        if self.elr != old.elr:
+            changes["elr"] = self.elr
+        last_known = self._last_known(elected.leader)
+        if last_known != old.last_known_elr:
+            changes["last_known_elr"] = last_known
         if not changes:
             return None
         return PartitionChangeRecord(topic_id=topic_id, partition=index, **changes)

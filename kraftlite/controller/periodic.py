@@ -20,11 +20,13 @@ AGAIN_MS: Final = 10
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PeriodicTask:
-    """`run(now_ms)` returns records, and whether it wants to run again at once."""
+    """`run(now_ms)` returns records, and whether it wants to run again at once. `due_ms` tells from when on there is something to
+    do, where that is known before the period is over."""
 
     name: str
     period_ms: int
     run: Callable[[int], ControllerResult[bool] | Steps[ControllerResult[bool]]]
+    due_ms: Callable[[], int | None] = lambda: None
 
 
 class PeriodicTasks:
@@ -53,4 +55,6 @@ class PeriodicTasks:
     def schedule(self, task: PeriodicTask, now_ms: int, *, again: bool) -> None:
         if self.active and not self._queue.closed:
             due_ms = now_ms + (AGAIN_MS if again else task.period_ms)
+            if not again and (known_ms := task.due_ms()) is not None:
+                due_ms = min(due_ms, max(now_ms + 1, known_ms))
             self._queue.schedule_deferred(task.name, self._make_event(task), due_ms, now_ms)

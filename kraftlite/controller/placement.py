@@ -25,12 +25,15 @@ class UsableBroker:
 class _Ring:
     """Brokers of one rack and one kind, visited round robin. Each partition starts one further, and each full round of the racks
     `_extra` further still: otherwise a rack with as many brokers as there are racks would always lead with the same one.
+    `shuffled`: they come in an order that is drawn, and not in that of their ids.
     """
 
-    def __init__(self, brokers: Iterable[NodeId], racks: int, rng: random.Random) -> None:
+    def __init__(self, brokers: Iterable[NodeId], racks: int, rng: random.Random, *, shuffled: bool) -> None:
         self._brokers = sorted(brokers)
         self._racks = racks
         count = len(self._brokers)
+        if shuffled:
+            rng.shuffle(self._brokers)
         self._first = rng.randrange(count) if count else 0
         self._extra = next((extra for extra in range(count) if gcd(racks + extra, count) == 1), 0)
         self._taken = 0
@@ -49,9 +52,9 @@ class _Ring:
 
 
 class _Rack:
-    def __init__(self, brokers: list[UsableBroker], racks: int, rng: random.Random) -> None:
-        self.fenced = _Ring((broker.broker_id for broker in brokers if broker.fenced), racks, rng)
-        self.unfenced = _Ring((broker.broker_id for broker in brokers if not broker.fenced), racks, rng)
+    def __init__(self, brokers: list[UsableBroker], racks: int, rng: random.Random, *, shuffled: bool = False) -> None:
+        self.fenced = _Ring((broker.broker_id for broker in brokers if broker.fenced), racks, rng, shuffled=shuffled)
+        self.unfenced = _Ring((broker.broker_id for broker in brokers if not broker.fenced), racks, rng, shuffled=shuffled)
 
     def next_unfenced(self, turn: int) -> NodeId | None:
         return self.unfenced.next(turn)
@@ -62,8 +65,9 @@ class _Rack:
 
 
 class StripedPlacer:
-    """Goals, in this order: spread over racks, spread over brokers, prefer unfenced brokers. Musts: one replica per broker,
-    first replica (the preferred leader) on an unfenced one. Raises ApiError(INVALID_REPLICATION_FACTOR).
+    """Goals, in this order: spread over racks, spread over brokers, also of what one of them leads when it fails, prefer unfenced
+    brokers. Musts: one replica per broker, first replica (the preferred leader) on an unfenced one. Raises
+    ApiError(INVALID_REPLICATION_FACTOR).
     """
 
     def __init__(self, rng: random.Random) -> None:
@@ -87,8 +91,10 @@ class StripedPlacer:
         for number in range(count):
             yield
             if number and number % spread == 0:
-                # All rotations have been used once: draw new starting points, so that pairs of brokers vary too.
-                racks = [_Rack(by_rack[name], len(names), self._rng) for name in names]
+                # All rotations have been used once. In the same order again, everything that one broker leads would go to the
+                # same other one when it fails.
+                self._rng.shuffle(names)
+                racks = [_Rack(by_rack[name], len(names), self._rng, shuffled=True) for name in names]
             placed.append(self._place_one(racks, (offset + number) % len(racks), number, replication_factor))
         return placed
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Generic, SupportsIndex, TypeVar
 
+from kraftlite.controller.turns import Steps
 from kraftlite.metadata.records import MetadataRecord
 from kraftlite.model.errors import ApiError, ErrorCode
 from kraftlite.model.limits import MAX_RECORDS_PER_USER_OP
@@ -15,12 +16,17 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ControllerResult(Generic[T]):
-    """`atomic`: all records in one batch, or none (CE-17). `cause`: for whom or why they are written, for the trace."""
+    """`atomic`: all records in one batch, or none (CE-17). `cause`: for whom or why they are written, for the trace.
+
+    `rest`: what the operation does when these records are applied and on their way, before any other event runs; the response
+    is then that of the last part. Never of an operation that a request waits for: what has been written cannot be refused.
+    """
 
     records: list[MetadataRecord]
     response: T
     atomic: bool = False
     cause: str = ""
+    rest: Callable[[], Steps[ControllerResult[T]]] | None = None
 
     def without_records(self) -> ControllerResult[T]:
         """Return the same answer with nothing to write, for `validate_only` (CE-19)."""

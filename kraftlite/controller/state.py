@@ -125,7 +125,8 @@ class ControllerState:
             replayer(record, offset)
             return
         replayer(record, offset)
-        self._has_records.set(True)
+        if not self._has_records.get():
+            self._has_records.set(True)
 
     def check(self) -> None:
         """Raise AssertionError when an invariant does not hold between two events. Looks at everything: for tests and

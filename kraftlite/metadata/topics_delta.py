@@ -23,9 +23,10 @@ from kraftlite.model.ids import NodeId
 from kraftlite.model.topic_partition import TopicIdPartition, TopicPartition
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, unsafe_hash=True)
 class LocalPartition:
-    """A local replica after a change. `offset`: of the last record that changed it; None when it came with a snapshot."""
+    """A local replica after a change. `offset`: of the last record that changed it; None when it came with a snapshot. A failure
+    makes one for every replica of a broker (ADR 11)."""
 
     topic_id: UUID
     registration: PartitionRegistration
@@ -131,14 +132,16 @@ class TopicDelta:
         self, broker_id: NodeId, index: int, before: PartitionRegistration | None, now: PartitionRegistration, found: _Found
     ) -> None:
         if before is None or before.partition_epoch != now.partition_epoch:
-            tp = TopicPartition(self.name, index)
-            local = LocalPartition(topic_id=self.topic_id, registration=now, offset=self.offsets.get(index))
+            tp = TopicPartition(self.image.name, index)
+            local = LocalPartition(self.image.topic_id, now, self.offsets.get(index))
             if now.leader != broker_id:
                 found.followers[tp] = local
             else:
                 found.leaders[tp] = local
                 if before is None or before.leader_epoch != now.leader_epoch:
                     found.elected[tp] = local
+        if before is not None and now.directories is before.directories and now.replicas is before.replicas:
+            return  # neither of which a failure changes
         directory = _directory(now, broker_id)
         if directory is not None and (before is None or _directory(before, broker_id) != directory):
             found.directories[TopicIdPartition(self.topic_id, index)] = directory

@@ -80,9 +80,11 @@ class IsrState:
         """Raise AssertionError when an invariant does not hold. `said`: the ISR that the controller said last."""
         committed, maximal, pending = self.committed, self.maximal, self.pending
         assert committed == said, f"{tp}: the leader has the ISR {committed}, the controller said {said}"
+        if pending is None:
+            assert maximal == committed, f"{tp}: the maximal ISR is {maximal}, committed {committed}, and nothing is asked for"
+            return
         assert len(set(maximal)) == len(maximal), f"{tp}: the maximal ISR {maximal} has a member twice"
-        added = () if pending is None else pending.added
-        removed = () if pending is None else pending.removed
+        added, removed = pending.added, pending.removed
         assert not set(added) & set(committed), f"{tp}: {added} are to be added to the ISR {committed}, which has them"
         assert set(removed) <= set(committed), f"{tp}: {removed} are to be removed from the ISR {committed}, which has them not"
         union = {*committed, *added}
@@ -97,4 +99,5 @@ class IsrState:
 def in_order(members: Iterable[NodeId], replicas: tuple[NodeId, ...]) -> tuple[NodeId, ...]:
     """`members` in the order of the assignment; those that are not assigned come last."""
     wanted = tuple(members)
-    return (*(r for r in replicas if r in wanted), *(m for m in wanted if m not in replicas))
+    ordered = tuple([replica for replica in replicas if replica in wanted])
+    return ordered if len(ordered) == len(wanted) else (*ordered, *(member for member in wanted if member not in replicas))

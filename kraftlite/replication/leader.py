@@ -24,7 +24,7 @@ DirectoryOnline = Callable[[NodeId, Sequence[NodeId], Sequence[UUID]], bool]
 class LeaderState:
     """State that exists only while this broker leads the partition, for one leader epoch."""
 
-    __slots__ = ("epoch_start_offset", "followers", "isr", "leader_epoch", "trace")
+    __slots__ = ("epoch_start_offset", "followers", "isr", "leader_epoch", "struck", "trace")
 
     def __init__(self, isr: IsrState, trace: PartitionTrace) -> None:
         self.leader_epoch = trace.leader_epoch
@@ -32,6 +32,9 @@ class LeaderState:
         self.isr = isr
         self.trace = trace
         self.followers: dict[NodeId, FollowerProgress] = {}
+        self.struck: tuple[NodeId, ...] = ()
+        """Those whom the controller has taken out of the ISR without being asked, because their broker fails: until metadata
+        says what has become of it, or they fetch."""
 
     def assign(self, followers: Iterable[NodeId], now_ms: int) -> None:
         """Track exactly these. One that is new starts from nothing; ISR members get a fresh lag clock (RP-25)."""
@@ -54,8 +57,8 @@ class LeaderState:
         asked = epochs if pending is None else (pending.item.leader_epoch, pending.item.partition_epoch)
         assert asked == epochs, f"{tp}: the pending ISR is of (leader epoch, partition epoch) {asked}, the partition in {epochs}"
         assert broker_id in committed, f"{tp}: leader {broker_id} is not in its ISR {committed}"
-        others = set(replicas) - {broker_id}
-        assert set(self.followers) == others, f"{tp}: the progress is of {set(self.followers)}, the followers are {others}"
+        others = [replica for replica in replicas if replica != broker_id]
+        assert list(self.followers) == others, f"{tp}: the progress is of {set(self.followers)}, the followers are {set(others)}"
         for follower in self.followers.values():
             end = follower.leo
             assert end is None or end <= leo, f"{tp}: follower {follower.broker_id} has confirmed {end}, the leader ends at {leo}"
@@ -90,20 +93,21 @@ class LeaderState:
         lag_time_max_ms: int,
         eligible: Eligible,
         fetched_by: NodeId | None,
-        struck: tuple[NodeId, ...],
     ) -> tuple[NodeId, ...]:
         """List who is to be proposed for the ISR of a log that ends at `leo`.
 
         Without a fetch at hand only those may join that are caught up: old progress of a silent replica proves nothing. Nor may
-        those whom the controller has just `struck`: their next fetch, or newer metadata, says that they are there.
+        those whom the controller has `struck`: the record that fences their broker comes last, and is refused until then.
         """
-        return tuple(
-            broker_id
-            for broker_id, follower in self.followers.items()
-            if broker_id not in struck
-            and (broker_id == fetched_by or follower.is_caught_up(leo, now_ms, lag_time_max_ms))
-            and self.may_join(follower, hw, eligible)
-        )
+        found: tuple[NodeId, ...] = ()
+        maximal = self.isr.maximal
+        for broker_id, follower in self.followers.items():
+            if follower.leo is None or broker_id in maximal or (broker_id in self.struck and broker_id != fetched_by):
+                continue  # the usual ones, without a question
+            caught_up = broker_id == fetched_by or follower.is_caught_up(leo, now_ms, lag_time_max_ms)
+            if caught_up and self.may_join(follower, hw, eligible):
+                found += (broker_id,)
+        return found
 
     def may_join(self, follower: FollowerProgress, hw: int, eligible: Eligible) -> bool:
         """Return whether a follower may join the ISR (RP-21). `leo` is of this leader epoch, because progress is forgotten

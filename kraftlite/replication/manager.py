@@ -222,7 +222,7 @@ class ReplicaManager:
             for tp, local in found.items():
                 action = partial(self._lead if leads else self._follow, tp, local)
                 partition = known.get(tp)
-                if partition is None or partition.topic_id != local.topic_id:
+                if partition is None or (partition.topic_id is not local.topic_id and partition.topic_id != local.topic_id):
                     new.append((tp, action))
                 elif partition.leader_epoch == local.registration.leader_epoch:
                     rest.append(action)
@@ -246,33 +246,36 @@ class ReplicaManager:
     def _lead(self, tp: TopicPartition, local: LocalPartition) -> None:
         registration = local.registration
         partition = self._obtain(tp, local.topic_id, registration)
-        self._fetchers.forget(partition)
-        if partition.log is not None:
-            self._guarded(partition, lambda: partition.become_leader(registration, self._clock.now_ms(), _cause(local)))
+        if partition.leader is None:
+            self._fetchers.forget(partition)
+        if partition.log is None:
+            return
+        try:
+            partition.become_leader(registration, self._clock.now_ms(), _cause(local))
+        except OSError as error:
+            self.handle_io_error(error, tp)
 
     def _follow(self, tp: TopicPartition, local: LocalPartition) -> None:
         """A fetcher restarts only with a new leader epoch, not with every change of the ISR (RP-33)."""
         registration = local.registration
         partition = self._obtain(tp, local.topic_id, registration)
-        log = partition.log
+        log, leader_id = partition.log, registration.leader
         if log is None:
             return
-        leader_id = registration.leader
-
-        def follow() -> None:
+        try:
             if not partition.become_follower(registration, _cause(local)):
                 return
             self._fetchers.forget(partition)
             if leader_id is not None and leader_id != self._config.broker_id:
                 prepare_to_follow(log)
                 self._fetchers.follow(partition, leader_id, registration.leader_epoch)
-
-        self._guarded(partition, follow)
+        except OSError as error:
+            self.handle_io_error(error, tp)
 
     def _obtain(self, tp: TopicPartition, topic_id: UUID, registration: PartitionRegistration) -> Partition:
         """The partition object with its log, if that can be had."""
         partition = self._table.by_tp.get(tp)
-        if partition is not None and partition.topic_id != topic_id:
+        if partition is not None and partition.topic_id is not topic_id and partition.topic_id != topic_id:
             self._delete(tp, partition.topic_id)
             partition = None
         if partition is None:

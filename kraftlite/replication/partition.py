@@ -125,11 +125,11 @@ class Partition:
             raise ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{self.tp} is led by {self.leader_id}")
         return leader, log
 
-    def check(self, *, producers: bool = False) -> None:
-        """Raise AssertionError when an invariant does not hold: do not use this replica any more. `producers`: see `Log`."""
+    def check(self, *, producers: bool = False, role_only: bool = False) -> None:
+        """Raise AssertionError when an invariant does not hold. `producers`: see `Log`; `role_only`: without the log."""
         tp, log, leader = self.tp, self.log, self.leader
         assert (log is None) == (self.offline_reason is not None), f"{tp}: log {log}, offline because {self.offline_reason!r}"
-        if log is not None:
+        if log is not None and not role_only:
             log.check(producers=producers)
         if leader is None:
             self.waiting.check(tp, None)
@@ -169,7 +169,7 @@ class Partition:
             put_off = LeadershipPutOff(tp=self.tp, leader_epoch=registration.leader_epoch, log_epoch=log.latest_epoch)
             self._env.tracer.emit(put_off)
             return False
-        old_isr = self.committed_isr
+        old_isr, old_replicas = self.committed_isr, self.replicas
         self._adopt(registration)
         self.committed_isr = isr = in_order(registration.isr, registration.replicas)
         if not same_epoch:
@@ -181,7 +181,8 @@ class Partition:
         assert leader is not None
         asked_out = () if leader.isr.pending is None else leader.isr.pending.removed
         leader.isr.commit(isr, registration.recovering)
-        leader.assign((r for r in self.replicas if r != self._env.broker_id), now_ms)
+        if not same_epoch or self.replicas is not old_replicas:
+            leader.assign([r for r in self.replicas if r != self._env.broker_id], now_ms)
         if not same_epoch:
             self._env.tracer.emit(
                 LeaderStarted(
@@ -199,8 +200,9 @@ class Partition:
             self._role_changed()
         else:
             leader.trace.isr_committed(old_isr, isr, self.partition_epoch, self.min_isr, cause)
-        self._after_isr_change(now_ms, old_isr, struck=tuple([it for it in old_isr if it not in isr and it not in asked_out]))
-        self.check()
+        leader.struck = tuple([it for it in (*old_isr, *leader.struck) if it not in isr and it not in asked_out])
+        self._after_isr_change(now_ms, old_isr)
+        self.check(role_only=same_epoch)
         return not same_epoch
 
     def become_follower(self, registration: PartitionRegistration, cause: str | None = None) -> bool:
@@ -226,7 +228,7 @@ class Partition:
                 )
             )
             self._role_changed()
-        self.check()
+        self.check(role_only=same_epoch)
         return not same_epoch
 
     def _is_news(self, registration: PartitionRegistration, same_role: bool) -> bool:
@@ -408,15 +410,16 @@ class Partition:
     def recheck(self, now_ms: int) -> None:
         """Brokers came, went or changed: someone may now join, and the HW need not wait for who no longer may."""
         if self.leader is not None and self.log is not None:
+            self.leader.struck = ()
             self._maybe_expand(now_ms)
             self.maybe_advance_hw(now_ms)
             wake_all(self.start_waiters)
 
-    def _maybe_expand(self, now_ms: int, fetched_by: NodeId | None = None, struck: tuple[NodeId, ...] = ()) -> None:
+    def _maybe_expand(self, now_ms: int, fetched_by: NodeId | None = None) -> None:
         leader, log = self.leader, self.log
         if leader is None or log is None or leader.isr.pending is not None or len(leader.isr.committed) == len(self.replicas):
             return
-        added = leader.joining(log.leo, log.hw, now_ms, self._env.lag_time_max_ms, self._eligible, fetched_by, struck)
+        added = leader.joining(log.leo, log.hw, now_ms, self._env.lag_time_max_ms, self._eligible, fetched_by)
         if added:
             isr = in_order((*leader.isr.committed, *added), self.replicas)
             self._propose(leader, isr, added=added, removed=())
@@ -487,14 +490,11 @@ class Partition:
             self.maybe_advance_hw(now_ms)
         return then in ("retried", "withdrawn")
 
-    def _after_isr_change(
-        self, now_ms: int, old: tuple[NodeId, ...], *, may_expand: bool = True, struck: tuple[NodeId, ...] = ()
-    ) -> None:
-        """The ISR can be down to this broker alone; or below minISR, which no waiting produce survives (RP-03). `struck`: who was
-        taken out of it without this leader's asking, because its broker fails: the record that fences that one comes last."""
+    def _after_isr_change(self, now_ms: int, old: tuple[NodeId, ...], *, may_expand: bool = True) -> None:
+        """The ISR can be down to this broker alone; or below minISR, which no waiting produce survives (RP-03)."""
         self.maybe_advance_hw(now_ms, "isr", tuple(member for member in old if member not in self.committed_isr))
         if self.under_min_isr:
             self.fail_waiting(ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND)
         if may_expand:
-            self._maybe_expand(now_ms, struck=struck)
+            self._maybe_expand(now_ms)
         wake_all(self.start_waiters)  # replicas may have been taken away

@@ -118,6 +118,8 @@ class OneWake:
 
 def wake_all(waiters: dict[Waiter, None]) -> None:
     """Wake and forget them; whoever still has to wait comes back."""
+    if not waiters:
+        return
     woken = list(waiters)
     waiters.clear()
     for waiter in woken:

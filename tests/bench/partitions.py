@@ -3,8 +3,8 @@
 `python -m tests.bench partitions` measures 10,000 partitions; `python -m tests.bench.partitions --sizes 10000,50000 [--kafka]
 [--steps idle,failover,whole]` measures what it is told, with Apache Kafka as three combined nodes in the same run. The CPU
 beside each time is what the nodes used meanwhile: on a busy machine it says more than the time does. A client looks from outside:
-it asks a broker for the metadata of one topic after the other, and each leader for the end of each of its partitions; of those
-that the killed broker led where a failover is measured.
+it asks a broker for the metadata of one topic after the other, and each leader for the end of each of its partitions. Where a
+failover is measured it asks those that may lead what the killed broker led, and nothing else (`asking`).
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
+from tests.bench.asking import Asker, all_led
 from tests.bench.cluster import BenchCluster, cpu_s, until
 from tests.bench.failover import admin, serves
 from tests.clients.java.apache import ApacheKafka, apache_kafka
@@ -157,11 +158,13 @@ def all_serve(bootstrap: str, partitions: Partitions) -> None:
         until(name, lambda name=name, some=some: serves(bootstrap, name, some), timeout_s=WAIT_S, every_s=0.2)
 
 
-def led_by(bootstrap: str, names: Sequence[str], broker: int) -> Partitions:
-    found: dict[str, list[int]] = {}
+def led_by(bootstrap: str, names: Sequence[str], broker: int) -> dict[str, dict[int, list[int]]]:
+    """The partitions that a broker leads, and their other replicas in the order of the assignment."""
+    found: dict[str, dict[int, list[int]]] = {}
     for name in names:
         partitions = admin(bootstrap).list_topics(name, timeout=30).topics[name].partitions
-        found[name] = [index for index, partition in partitions.items() if partition.leader == broker]
+        led = {index: partition for index, partition in partitions.items() if partition.leader == broker}
+        found[name] = {index: [it for it in partition.replicas if it != broker] for index, partition in led.items()}
     return found
 
 
@@ -201,15 +204,17 @@ def measure(side: Side, count: int, steps: Sequence[str]) -> dict[str, Any]:
     if "failover" in steps:
         led = led_by(everywhere, names, victim)
         side.tell("led by the broker that is killed", sum(map(len, led.values())))
+        asker = Asker(side.bootstrap)
         began = time.perf_counter()
-        all_serve(everywhere, led)
-        side.tell("to ask each of its leaders, with nothing to wait for, s", round(time.perf_counter() - began, 1))
+        all_led(asker, {name: {index: [victim] for index in some} for name, some in led.items()}, WAIT_S)
+        side.tell("to ask for each of them, with nothing to wait for, s", round(time.perf_counter() - began, 1))
         with side.timed("killed: led elsewhere, beyond the session", SESSION_S):
+            killed = time.perf_counter()
             side.kill(victim)
-            all_topics(others, names, lambda partition: partition.leader not in (victim, -1))
-            said = time.perf_counter()
-            all_serve(others, led)
-        side.tell("of which after the metadata said so, s", round(time.perf_counter() - said, 1))
+            first = all_led(asker, led, WAIT_S)
+        side.tell("killed: the first of them led elsewhere, beyond the session, s", round(first - killed - SESSION_S, 1))
+        asker.close()
+        all_topics(others, names, lambda partition: partition.leader not in (victim, -1))
     if "whole" in steps:
         with side.timed("restarted: every ISR whole"):
             side.start(victim)

@@ -109,13 +109,15 @@ def old_incarnation_joins_isr(patch: Patch) -> None:
 def election_ignores_fencing(patch: Patch) -> None:
     """KAFKA-13944: a broker that was on its way out was elected; CM-14 says who may."""
     rule = "broker_id == added or self._cluster.is_active(broker_id)"
-    patch.edit(ElectionControl, "change", (rule, "broker_id == added or broker_id in self._cluster.brokers"))
+    patch.edit(ElectionControl, "_acceptable", (rule, "broker_id == added or broker_id in self._cluster.brokers"))
 
 
 @mutant("fencing-leaves-the-isr", "a broker that is fenced stays in its ISRs and leads on", expects=("19", "SelfCheck"))
 def fencing_leaves_the_isr(patch: Patch) -> None:
     """CM-10: who is fenced is in no ISR but as its last member."""
     patch.edit(ElectionControl, "fence", ("yield from self.broker_leaves(broker_id, records)", "yield"))
+    leaves = "yield from self.leader_and_isr_updates(partitions[start:end], records, removed=broker_id)"
+    patch.edit(ElectionControl, "_fence_from", (leaves, "yield"))
 
 
 @mutant("unclean-election-unasked", "elections are unclean, whatever the topic says", expects=("20", "24"))

@@ -55,7 +55,7 @@ def failed_directory_keeps_leaders(patch: Patch) -> None:
 )
 def unfenced_into_a_failed_directory(patch: Patch) -> None:
     """JB-06: one heartbeat may say both."""
-    patch.edit(ElectionControl, "change", (" or directory in gone", ""))
+    patch.edit(ElectionControl, "_acceptable", ("directory not in gone and ", ""))
 
 
 @mutant(

@@ -74,7 +74,7 @@ def deaf_registrar(patch: Patch) -> None:
 def no_epoch_for_an_old_shrink(patch: Patch) -> None:
     """CM-26, KAFKA-15021: followers of before 3.6 learn of the smaller ISR by the epoch."""
     rule = "not features.skips_leader_epoch_bump_on_isr_shrink(self._features.level_or_minimum())"
-    patch.edit(election_control.ElectionControl, "change", (rule, "False"))
+    patch.edit(election_control.ElectionControl, "_bumps_on_shrink", (rule, "False"))
 
 
 @mutant(

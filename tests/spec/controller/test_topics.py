@@ -132,6 +132,18 @@ def test_cm_20_placement_spreads(seed: int, brokers: int, racks: int, rf: int) -
         assert max(load.values()) - min(load.values()) <= 600 * rf // brokers // 5
 
 
+@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize(("brokers", "racks", "rf"), [(3, 1, 3), (3, 3, 3), (4, 1, 3), (5, 1, 2), (6, 3, 3), (6, 2, 2)])
+def test_cm_20_what_a_broker_leads_goes_to_all_others_when_it_fails(seed: int, brokers: int, racks: int, rf: int) -> None:
+    placed = StripedPlacer(random.Random(seed)).place(3_000, rf, usable(brokers, racks))
+    for failed in range(brokers):
+        heirs = Counter(replicas[1] for replicas in placed if replicas[0] == failed)
+        others = [NodeId(it) for it in range(brokers) if it != failed and (racks == 1 or it % racks != failed % racks)]
+        even = sum(heirs.values()) / len(others)
+        assert set(heirs) == set(others)
+        assert all(0.5 * even < heirs[other] < 1.5 * even for other in others), heirs
+
+
 def test_cm_20_the_preferred_leader_is_live() -> None:
     placed = StripedPlacer(random.Random(1)).place(200, 3, usable(6, 3, fenced=(0, 3, 4)))
     assert all(replicas[0] not in (0, 3, 4) for replicas in placed)

@@ -302,7 +302,7 @@ def test_an_operation_that_breaks_in_a_later_turn_costs_its_request_alone() -> N
     """ADR 5: nothing has changed while records are computed, in whichever turn."""
     world = large_world()
     elections = world.state.elections
-    change, made = elections.change, list[PartitionChangeRecord]()
+    change, made = elections._change, list[PartitionChangeRecord]()
 
     def breaking(*args: Any, **kwargs: Any) -> Any:
         if len(made) == MANY - 1:
@@ -310,9 +310,9 @@ def test_an_operation_that_breaks_in_a_later_turn_costs_its_request_alone() -> N
         made.append(change(*args, **kwargs))
         return made[-1]
 
-    elections.change = breaking
+    elections._change = breaking
     answer = heartbeat(world, 1, fence=True)
     world.settle()
-    elections.change = change
+    elections._change = change
     assert answer.code is ErrorCode.UNKNOWN_SERVER_ERROR
     assert world.active.core.active and world.partition("t", 0).leader == 1
