@@ -246,15 +246,17 @@ class RaftContext:
             )
         )
 
-    def incredible(self, epoch: int, named_id: NodeId | None, *, asked: bool = False) -> str | None:
+    def incredible(self, epoch: int, named_id: NodeId | None, told: Endpoint | None = None, *, asked: bool = False) -> str | None:
         """Say why no voter can truthfully name this epoch, and this node as its leader or candidate. None when one can.
 
         The epoch would be persisted, so a nonsensical one would be for ever. A node that was away, or is new, has to believe any
         that elections can have reached; above that only a step at a time. `asked`: it is an answer to this node's own request.
-        Where voters are in the log, this node may not have read yet who they are (DQ-12, DQ-16).
+        Where voters are in the log, this node may not have read yet who they are (DQ-12, DQ-16); and a node that has only a
+        configuration may have to read that there are others by now. Whom it asked knows who leads, and tells where: `told`.
         Departs: Kafka believes every epoch up to 2^31 - 1.
         """
-        if named_id is not None and self.membership.is_static and named_id not in self.voters.ids:
+        unknown = named_id is not None and self.membership.is_static and named_id not in self.voters.ids
+        if unknown and (not asked or told is None or told in map(self.voters.endpoint, self.voters.ids)):
             return f"node {named_id} is not one of the voters {self.voters.ids}"
         trusted = RAFT_EPOCH_ANSWERED if asked else RAFT_EPOCH_TRUSTED
         if epoch > max(self.epoch, trusted) + RAFT_EPOCH_STEP:
@@ -276,7 +278,7 @@ class RaftContext:
         self, peer_id: NodeId, message: str, epoch: int, leader_id: NodeId | None, endpoint: Endpoint | None = None
     ) -> bool:
         """`observe` of an answer; False when it is not believed, and must not be looked at further (RF-23)."""
-        reason = None if epoch < self.epoch else self.incredible(epoch, leader_id, asked=True)
+        reason = None if epoch < self.epoch else self.incredible(epoch, leader_id, endpoint, asked=True)
         if reason is not None:
             self.refuse(peer_id, message, reason)
             return False
@@ -285,8 +287,8 @@ class RaftContext:
 
     def observe(self, epoch: int, leader_id: NodeId | None, told: Endpoint | None = None, *, from_leader: bool = False) -> None:
         """A peer says that `leader_id` (None: it does not know who) leads `epoch`; `from_leader`: it is that leader. It is to be
-        believed. `told`: where the peer says that leader listens; that counts only where the voters are in the log, and not in
-        this node's own configuration (DQ-15).
+        believed. `told`: where the peer says that leader listens; that counts only of a leader that is not in this node's own
+        configuration, or where the voters are in the log (DQ-15, DQ-16).
         """
         if epoch < self.epoch:
             return
@@ -304,7 +306,7 @@ class RaftContext:
             if isinstance(self.state, Prospective) and known is not None and not from_leader:
                 return  # hearsay about the very leader that this node has given up on
         endpoint = self.voters.endpoint(leader_id) if leader_id is not None else None
-        if told is not None and not self.membership.is_static:
+        if told is not None and (endpoint is None or not self.membership.is_static):
             endpoint = told
         if leader_id is None:
             self.become_unattached(epoch)

@@ -212,9 +212,15 @@ class Injector:
             return
         registered = controller.core.state.cluster.brokers
         for node in self.cluster.brokers:
-            if node.started and node.node_id not in registered and node not in self.stopping.values():
+            if _has_registered(node) and node.node_id not in registered and node not in self.stopping.values():
                 self.note(f"broker {node.node_id} is not registered any more: started anew")
                 self.kill(node)
+
+
+def _has_registered(node: SimHost) -> bool:
+    """Return whether it runs, and has been told that it is registered: perhaps it still starts."""
+    broker = None if node.node is None or not node.running else node.node.broker
+    return broker is not None and broker.lifecycle.broker_epoch is not None
 
 
 def has_failed_directory(node: SimHost) -> bool:

@@ -221,3 +221,13 @@ def voter_sleeps_on(patch: Patch) -> None:
         "poll",
         ("if state.fetch_deadline_ms <= ctx.now_ms and", "if not ctx.is_voter and state.fetch_deadline_ms <= ctx.now_ms and"),
     )
+
+
+@mutant(
+    "configuration-against-the-quorum",
+    "who has read no log yet believes in no leader beside its configuration",
+    expects=("crash", "liveness"),
+)
+def configuration_against_the_quorum(patch: Patch) -> None:
+    """DQ-16."""
+    patch.edit(RaftContext, "incredible", ("unknown and (not asked or", "unknown and (True or"))

@@ -81,6 +81,25 @@ def test_dq_40_a_restarted_node_without_configured_voters_finds_them_in_the_log(
     assert cluster.run(TIMEOUT_MS, until=lambda: cluster[2].recorder.records[-1:] == ["still here"])
 
 
+@pytest.mark.parametrize("late", [5, 3], ids=["a broker", "a configured voter"])
+def test_dq_16_a_new_disk_with_the_old_configuration_finds_a_leader_that_was_added(late: int) -> None:
+    """It knows the configured voters alone until it has read the log, and they say who leads, and where."""
+    cluster, leader = configured(spares=(4,))
+    upgrade(leader)
+    assert cluster.run(TIMEOUT_MS, until=lambda: all(it.core.kraft_version == 1 for it in cluster.nodes.values()))
+    for change in (add(4), remove(2), remove(3), remove(1)):
+        assert Call(cluster, leader, change).wait().error is ErrorCode.NONE
+    assert cluster.run(10 * TIMEOUT_MS, until=cluster.has_agreed)
+    leader = cluster.leader()
+    assert leader is cluster[4]
+    cluster[late].crash()
+    cluster[late].wipe()
+    cluster[late].start()
+    leader.append("of the added one")
+    assert cluster.run(10 * TIMEOUT_MS, until=lambda: cluster[late].recorder.records[-1:] == ["of the added one"])
+    assert cluster[late].core.state.leader_id == 4
+
+
 def test_dq_40_it_waits_for_every_voter() -> None:
     cluster = ConfiguredCluster()
     cluster.isolate(3)

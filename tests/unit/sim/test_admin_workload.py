@@ -89,6 +89,23 @@ def test_a_broker_that_was_unregistered_while_it_ran_is_started_anew() -> None:
         cluster.do(revive())
         assert len(deaths) == 1
 
+        cluster.kill(4)
+        deaths.clear()
+
+        async def boot() -> None:
+            cluster.node(4).boot()
+
+        def registered() -> bool:
+            node = cluster.node(4).node
+            return node is not None and node.broker is not None and node.broker.lifecycle.broker_epoch is not None
+
+        cluster.do(boot())
+        cluster.until(registered)
+        assert not cluster.node(4).started
+        cluster.call(cluster.leader_id(), UNREGISTER_BROKER, UnregisterBrokerRequest(broker_id=NodeId(4), timeout_ms=1_000))
+        cluster.do(revive())
+        assert deaths == [(4, "killed")], "it had registered, and was not ready yet"
+
 
 def _taken(check: Callable[[], object]) -> bool:
     try:

@@ -421,7 +421,7 @@ def soft_state_that_differs(cluster: WatchedCluster) -> None:
 def fencing_that_moves_no_leader(cluster: WatchedCluster) -> None:
     cluster.create_topic()
     cluster.go(600)
-    cluster.controller().state.elections.broker_leaves = lambda broker_id, records: iter(())  # type: ignore[method-assign]
+    cluster.controller().state.elections.leader_and_isr_updates = lambda *args, **options: iter(())  # type: ignore[method-assign]
     cluster.kill(4)
     cluster.kill(5)
     cluster.go(10_000)
