@@ -38,6 +38,9 @@ KEYS: Final = ("listeners", "listener.security.protocol.map")
 TIMEOUT_MS: Final = 4_000
 GAPS_US: Final = (50_000, 400_000, 1_500_000)
 """The mean times between two turns, one of which a seed takes."""
+MANY: Final = 10_000
+FEW: Final = 8
+"""The turns of a seed: as many as there is time for, or at most so few."""
 CLOSE_US: Final = 60_000
 """The longest time between two changes of one turn: that of a registration."""
 
@@ -59,9 +62,13 @@ class ListenerAdmin(SimClient):
 
     async def run(self, mean_gap_us: int) -> None:
         rng = self.rng
-        while not self.stopping:
+        turns = rng.choice((MANY, rng.randint(1, FEW)))
+        while not self.stopping and turns:
+            turns -= 1
             await self.pause(rng.randint(1, 2 * mean_gap_us))
             await self._change(self.cluster.brokers[rng.randrange(len(self.cluster.brokers))], twice=rng.randrange(2) == 0)
+        if not turns:  # a broker that starts later has what is stored, and no change that reminds it
+            return
         for node in self.cluster.brokers:  # nothing comes after these that would put right what they break
             await self._change(node, twice=True)
 
