@@ -432,9 +432,10 @@ _SECRETS: Final = ("pass", "pasw", "pwd", "secret", "jaas", "credential", "scram
 
 def may_be_secret(name: str) -> bool:
     """Return whether the value of a key that nobody knows, of a node or of a client, must not be shown: by its words, as it may
-    be the misspelt name of a password."""
+    be the misspelt name of a password. A serializer of keys is a class."""
     lower = name.lower()
-    return lower.endswith("key") or "key" in lower.split(".") or any(word in lower for word in _SECRETS)
+    secret = lower.endswith("key") or "key" in lower.split(".") or any(word in lower for word in _SECRETS)
+    return secret and not lower.endswith("serializer")
 
 
 def is_sensitive(name: str) -> bool:

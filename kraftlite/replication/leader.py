@@ -102,7 +102,7 @@ class LeaderState:
         found: tuple[NodeId, ...] = ()
         maximal = self.isr.maximal
         for broker_id, follower in self.followers.items():
-            if follower.leo is None or broker_id in maximal or (broker_id in self.struck and broker_id != fetched_by):
+            if follower.leo is None or broker_id in maximal or broker_id in self.struck:
                 continue  # the usual ones, without a question
             caught_up = broker_id == fetched_by or follower.is_caught_up(leo, now_ms, lag_time_max_ms)
             if caught_up and self.may_join(follower, hw, eligible):

@@ -384,6 +384,7 @@ class Partition:
         if old_start != log_start_offset and self.start_waiters:
             wake_all(self.start_waiters)
         if broker_id not in leader.isr.maximal:
+            leader.struck = tuple([it for it in leader.struck if it != broker_id])
             self._maybe_expand(now_ms, fetched_by=broker_id)
         if old_leo != fetch_offset:
             self.maybe_advance_hw(now_ms, "fetch", (broker_id,))
@@ -421,8 +422,7 @@ class Partition:
             return
         added = leader.joining(log.leo, log.hw, now_ms, self._env.lag_time_max_ms, self._eligible, fetched_by)
         if added:
-            isr = in_order((*leader.isr.committed, *added), self.replicas)
-            self._propose(leader, isr, added=added, removed=())
+            self._propose(leader, in_order((*leader.isr.committed, *added), self.replicas), added=added, removed=())
             self._env.tracer.emit(IsrExpandProposed(tp=self.tp, added=added, maximal_isr=leader.isr.maximal))
             self._env.on_isr_proposed(self)
 

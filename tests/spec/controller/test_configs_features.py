@@ -318,7 +318,7 @@ def test_cm_51_secrets_do_not_reach_the_trace(world: World) -> None:
     [
         ("1", "ssl.provider", "x.jks"),
         ("1", "listener.name.client.ssl.engine.factory.class", "x.jks"),
-        ("1", "listener.name.client.plain.sasl.jaas.config", "x"),
+        ("1", "sasl.jaas.config", "x"),
         ("1", "listener.name.client.max.connections.per.ip", "10"),
     ],
 )

@@ -185,6 +185,24 @@ def test_rp_21_who_is_taken_out_and_lives_is_proposed_at_its_next_sign(lives: st
     assert c.controller.registration().isr == (1, 2, 3)
 
 
+def test_rp_21_who_is_taken_out_and_fetches_while_another_joins_is_proposed_behind_it() -> None:
+    """Its fetch may be the only one that names the partition: nothing new comes."""
+    c = StepCluster()
+    c.create()
+    c.replicate()
+    c.controller.leave_isrs(c[2].id)
+    c.controller.leave_isrs(c[3].id)
+    c.publish()
+    partition = c[1].partition()
+    assert partition.committed_isr == (1,) and partition.pending_isr is None
+    now_ms, leo = c.clock.now_ms(), partition.log.leo
+    for broker_id in (2, 3):
+        partition.follower_fetched(c[broker_id].id, c[broker_id].broker_epoch, leo, 0, now_ms)
+    assert partition.pending_isr.added == (2,)
+    c.settle_isr()
+    assert c.controller.registration().isr == (1, 2, 3)
+
+
 def test_rp_21_who_has_caught_up_while_its_removal_was_asked_for_is_proposed_at_once() -> None:
     """The metadata may say what this leader has asked for before the controller's answer does."""
     c = StepCluster()

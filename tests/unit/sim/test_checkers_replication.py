@@ -172,8 +172,7 @@ def a_replica_that_lost_bytes_and_stays_in_the_isr(cluster: Orders) -> None:
     cluster.write(FeatureLevelRecord(name="eligible.leader.replicas.version", level=0))
     cluster.power_cut(lossy, ["/data/orders-0/00000000000000000000.log"])
     elections = cluster.controller().state.elections
-    elections.broker_leaves = lambda broker_id, records: iter(())  # type: ignore[method-assign]
-    elections.fence = lambda broker_id, records: iter(())  # type: ignore[method-assign]
+    elections.leader_and_isr_updates = lambda *args, **options: iter(())  # type: ignore[method-assign]
     cluster.boot(lossy.node_id)
     cluster.write(PartitionChangeRecord(topic_id=cluster.key.topic_id, partition=0, isr=kept))
     cluster.go(100)
