@@ -272,8 +272,8 @@ def _answered_by(broker: NodeId, resource: m.ConfigResourceChange | m.LegacyConf
     other = name != str(broker)
     if kind == m.ConfigResourceType.BROKER_LOGGER:
         # Only values of configurations are drawn, which are no loggers: the first change decides, or who is asked.
-        lists = (m.AlterConfigOp.APPEND, m.AlterConfigOp.SUBTRACT)
-        odd = isinstance(resource, m.LegacyConfigResource) or any(it.op in lists for it in resource.changes[:1])
+        known = (m.AlterConfigOp.SET, m.AlterConfigOp.DELETE)
+        odd = isinstance(resource, m.LegacyConfigResource) or any(it.op not in known for it in resource.changes[:1])
         return Entry(faults=frozenset({E.INVALID_REQUEST if odd or other else E.INVALID_CONFIG}))
     if kind == m.ConfigResourceType.BROKER and name != "" and other:
         return Entry(faults=frozenset({E.INVALID_REQUEST}))
