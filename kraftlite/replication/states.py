@@ -13,8 +13,9 @@ from kraftlite.replication.leader import LeaderState
 from kraftlite.replication.partition import Partition
 
 LOOKS_A_SECOND: Final = 2_500
-"""Replicas that one who watches has looked at in a second: at least 500 at a time, less than half a percent of a core."""
-AT_ONCE: Final = 500
+"""Replicas that one who watches has looked at in a second, at least `AT_ONCE` at a time: less than half a percent of a core where
+nothing changes, about two where each of them does."""
+AT_ONCE: Final = 250
 FIRST_AT_ONCE: Final = 2_000
 """Replicas in one answer while not all of them were told."""
 _Values = tuple[Any, ...]
