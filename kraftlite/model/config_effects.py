@@ -8,7 +8,7 @@ Source: Kafka 4.3's broker configuration reference for names and defaults; docs/
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from types import MappingProxyType
@@ -473,3 +473,8 @@ def without_dynamic_effect(name: str) -> str | None:
     if found is None or (found.rule.dynamic or found.rule.effect) is not Effect.NONE:
         return None
     return found.rule.words
+
+
+def logins_kept(keys: Iterable[str]) -> str:
+    """Say why these `login_keys` cannot change."""
+    return f"{', '.join(keys)}: the listener is open and keeps its logins; remove it first, or add another one"

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 from kraftlite.config.live_listeners import LiveListeners, is_for_clients, live_listeners
 from kraftlite.config.server import ServerConfig
 from kraftlite.model.broker_configs import LISTENER_NAMES, LISTENER_PROTOCOLS, login_keys
+from kraftlite.model.config_effects import logins_kept
 from kraftlite.model.messages.controller import ListenerInfo
 from kraftlite.runtime.ports import Ports, TaskHandle
 from kraftlite.runtime.trace.broker import DynamicConfigIgnored
@@ -154,7 +155,7 @@ class ClientListeners:
             wanted, settings = live_listeners(self._config, values, self.live, found)
         staying = [it.name for it in self.live.listeners if wanted.named(it.name) is not None]
         if fixed := login_keys(changed, staying):
-            found.append(f"{', '.join(fixed)}: the listener is open and keeps its logins; remove it first, or add another one")
+            found.append(logins_kept(fixed))
         if found or not self._serves or wanted is self.live:
             return found
         gone, new = self._difference(wanted)

@@ -9,6 +9,7 @@ from typing import Any, Final
 from uuid import UUID
 
 from kraftlite.config.server import ServerConfig, load
+from kraftlite.metadata.image import MetadataImage
 from kraftlite.model.ids import NodeId
 from kraftlite.node.meta_properties import read_meta_properties
 from kraftlite.node.storage import format_directories
@@ -175,6 +176,11 @@ class SimCluster:
     @property
     def controllers(self) -> list[SimHost]:
         return [node for node in self.nodes.values() if node.config.is_controller]
+
+    def newest_image(self) -> MetadataImage | None:
+        """The newest metadata of a broker that has started; None: there is none."""
+        here = [it.node.broker for it in self.brokers if it.started and it.node is not None and it.node.broker is not None]
+        return max((it.cache.image for it in here), key=lambda it: it.offset, default=None)
 
     def boot(self) -> None:
         for node in self.nodes.values():

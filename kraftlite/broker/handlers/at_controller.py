@@ -17,6 +17,7 @@ from kraftlite.broker.handlers.metadata import CONTROLLERS, ClusterDescription, 
 from kraftlite.broker.handlers.reassignments import list_reassignments
 from kraftlite.broker.metadata_cache import BrokerEndpoint
 from kraftlite.metadata.features import supports_controller_registration
+from kraftlite.model.config_effects import logins_kept
 from kraftlite.model.cordoned import CORDONED_DIRS
 from kraftlite.model.errors import ApiError, ErrorCode
 from kraftlite.model.ids import METADATA_TOPIC
@@ -169,7 +170,7 @@ async def _answered_here(
         elif moves_controller(ctx, resource):
             message = f"node {resource.resource_name} is only a controller, whose listeners only its file can change"
         elif fixed := login_changes(ctx, resource):
-            message = f"{', '.join(fixed)}: the listener is open and keeps its logins; remove it first, or add another one"
+            message = logins_kept(fixed)
         else:
             return None
     return AlterConfigsResult(

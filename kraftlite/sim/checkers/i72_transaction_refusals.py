@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar, Final
 
-from kraftlite.coordinator.core.placement import TRANSACTION_TOPIC, partition_for
-from kraftlite.coordinator.transactions.states import Transaction, TransactionState
+from kraftlite.coordinator.transactions.states import TransactionState
 from kraftlite.log.batch import BatchHeader, parse_header
 from kraftlite.model.errors import ErrorCode
 from kraftlite.model.messages.methods import ENROLL
@@ -15,6 +14,7 @@ from kraftlite.model.producer import Producer
 from kraftlite.model.topic_partition import TopicPartition
 from kraftlite.replication.api import ProduceResult
 from kraftlite.sim.checkers.base import World
+from kraftlite.sim.checkers.coordinator_memory import Remembered, remembered
 from kraftlite.sim.checkers.replica_facts import ReplicaChecker, may_forget_producers
 from kraftlite.sim.checkers.transaction_log import Deal, InLog, TransactionChecker
 from kraftlite.sim.services.groups import Told
@@ -33,14 +33,6 @@ class _Id:
     deal: Deal | None
 
 
-@dataclass(frozen=True, slots=True)
-class _Asked:
-    """A question that a coordinator has got: the state of the id in its memory at that moment."""
-
-    driver: object
-    state: Transaction
-
-
 class TransactionRefusals(ReplicaChecker, TransactionChecker):
     """A batch of transaction.version 2 is told INVALID_TXN_STATE only when its id has ended that transaction, or has been taken
     over: its epoch belongs to this one transaction. A batch that is older than what the partition knows of its producer is told
@@ -55,7 +47,7 @@ class TransactionRefusals(ReplicaChecker, TransactionChecker):
         super().__init__(world)
         self._produced: dict[AnyExchange, _Id | None] = {}
         """Batches under way, with their transactional id when they came first."""
-        self._asked: dict[AnyExchange, _Asked] = {}
+        self._asked: dict[AnyExchange, Remembered] = {}
         self.judged = 0
 
     # --- batches
@@ -127,19 +119,10 @@ class TransactionRefusals(ReplicaChecker, TransactionChecker):
 
     # --- questions
 
-    def _in_memory(self, exchange: AnyExchange) -> _Asked | None:
-        """The id of a question in the memory of the coordinator that is asked; None: it has none."""
-        request: EnrollRequest = exchange.request
-        node = self.world.nodes[exchange.target].node
-        broker = None if node is None else node.broker
-        topic = self.facts.metadata.history.latest.topic_named(TRANSACTION_TOPIC)
-        if broker is None or topic is None:
-            return None
-        driver = broker.transactions.led.get(partition_for(request.transactional_id, len(topic[1].partitions)))
-        entry = None if driver is None or not driver.loaded else driver.shard.by_id.get(request.transactional_id)
-        return None if entry is None else _Asked(driver, entry.current)
+    def _in_memory(self, exchange: AnyExchange) -> Remembered | None:
+        return remembered(self, exchange, exchange.request.transactional_id)
 
-    def _check_answer(self, exchange: AnyExchange, asked: _Asked, request: EnrollRequest, response: EnrollResponse) -> None:
+    def _check_answer(self, exchange: AnyExchange, asked: Remembered, request: EnrollRequest, response: EnrollResponse) -> None:
         now = self._in_memory(exchange)
         state = asked.state
         producer = (request.producer_id, request.producer_epoch)

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar, Final
 
-from kraftlite.coordinator.core.placement import TRANSACTION_TOPIC, partition_for
 from kraftlite.coordinator.transactions.states import FENCING_EPOCH, LAST_EPOCH, PREPARED, Transaction, TransactionState
 from kraftlite.log.batch import parse_header
 from kraftlite.model.errors import ErrorCode
 from kraftlite.model.producer import Producer
 from kraftlite.sim.checkers.base import World
+from kraftlite.sim.checkers.coordinator_memory import Remembered, remembered
 from kraftlite.sim.checkers.replica_facts import ReplicaChecker
 from kraftlite.sim.checkers.replica_views import Batch, Truth
 from kraftlite.sim.checkers.transaction_log import TransactionChecker
@@ -32,14 +31,6 @@ _PASSING: Final = frozenset(
 """Errors of the moment: who is told so asks again."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Asked:
-    """A coordinator that has got a question: the state of the id in its memory at that moment, with nothing under way."""
-
-    driver: object
-    state: Transaction
-
-
 class TransactionEnds(ReplicaChecker, TransactionChecker):
     """An EndTxn of a transaction that has ended, by who ended it: the same end succeeds, and gives the producer to go on with, so
     that a lost answer costs nothing; the other end is INVALID_TXN_STATE, also while the outcome is being carried out (TX-42 to
@@ -55,7 +46,7 @@ class TransactionEnds(ReplicaChecker, TransactionChecker):
 
     def __init__(self, world: World) -> None:
         super().__init__(world)
-        self._asked: dict[AnyExchange, _Asked] = {}
+        self._asked: dict[AnyExchange, Remembered] = {}
         self.judged = 0
 
     # --- ends
@@ -77,17 +68,8 @@ class TransactionEnds(ReplicaChecker, TransactionChecker):
         else:
             self._judge(exchange, asked.state, exchange.request, response)
 
-    def _in_memory(self, exchange: AnyExchange) -> _Asked | None:
-        """The id of a question in the memory of the coordinator that is asked; None: it has none, or something is under way."""
-        ask: EndAsk | InitAsk = exchange.request
-        node = self.world.nodes[exchange.target].node
-        broker = None if node is None else node.broker
-        topic = self.facts.metadata.history.latest.topic_named(TRANSACTION_TOPIC)
-        if broker is None or topic is None:
-            return None
-        driver = broker.transactions.led.get(partition_for(ask.transactional_id, len(topic[1].partitions)))
-        entry = None if driver is None or not driver.loaded else driver.shard.by_id.get(ask.transactional_id)
-        return None if entry is None or entry.pending is not None else _Asked(driver, entry.current)
+    def _in_memory(self, exchange: AnyExchange) -> Remembered | None:
+        return remembered(self, exchange, exchange.request.transactional_id, settled=True)
 
     def _judge(self, exchange: AnyExchange, state: Transaction, ask: EndAsk, told: Told) -> None:
         outcome = "commit" if ask.commit else "abort"

@@ -54,12 +54,7 @@ class Deleter(LogsAsker):
                 refused[tp] = None
 
     def _partition(self, refused: dict[TopicPartition, None]) -> TopicPartition | None:
-        images = [
-            it.node.broker.cache.image
-            for it in self.cluster.brokers
-            if it.started and it.node is not None and it.node.broker is not None
-        ]
-        newest = max(images, key=lambda it: it.offset, default=None)
+        newest = self.cluster.newest_image()
         if newest is None:
             return None
         mine, short = [], []

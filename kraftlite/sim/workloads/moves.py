@@ -108,12 +108,7 @@ class MoveAdmin(SimOperator):
 
     def _now(self) -> PartitionRegistration | None:
         """The partition by the newest metadata of a broker that runs."""
-        images = [
-            it.node.broker.cache.image
-            for it in self.cluster.brokers
-            if it.started and it.node is not None and it.node.broker is not None
-        ]
-        newest = max(images, key=lambda it: it.offset, default=None)
+        newest = self.cluster.newest_image()
         return None if newest is None else newest.topics.registration(TopicPartition(TOPIC, 0))
 
     async def _until(self, holds: Callable[[PartitionRegistration | None], bool], limit_ms: int) -> bool:

@@ -14,8 +14,8 @@ from kraftlite.model.errors import ErrorCode
 from kraftlite.model.ids import NodeId
 from kraftlite.model.producer import Producer
 from kraftlite.model.topic_partition import TopicIdPartition
-from kraftlite.sim.checkers import transaction_ends
 from kraftlite.sim.checkers.base import Violation
+from kraftlite.sim.checkers.coordinator_memory import Remembered
 from kraftlite.sim.checkers.replica_views import Batch, Truth
 from kraftlite.sim.checkers.transaction_ends import TransactionEnds
 from kraftlite.sim.checkers.transaction_log import InLog
@@ -38,7 +38,7 @@ def breaks(words: str) -> Callable[[Callable[[Place], Any]], Callable[[Place], A
 
 
 def end(place: Place, state: Transaction, told: Told, *, commit: bool = True, producer: Producer = P, version: int = 2) -> None:
-    here = transaction_ends._Asked(place.ids, state)
+    here = Remembered(place.ids, state)
     place.checker._in_memory = lambda exchange: here
     exchange = Exchange(NodeId(3), BROKER, END, EndAsk("x", producer, commit, version), place.loop.create_future())
     place.checker.on_arrival(exchange)
@@ -66,7 +66,7 @@ def nothing_is_ended(place: Place) -> None:
 
 
 def begin(place: Place, state: Transaction, told: Told, expected: Producer | None) -> None:
-    here = transaction_ends._Asked(place.ids, state)
+    here = Remembered(place.ids, state)
     place.checker._in_memory = lambda exchange: here
     ask = InitAsk(transactional_id="x", timeout_ms=1, expected=expected)
     exchange = Exchange(NodeId(3), BROKER, INIT, ask, place.loop.create_future())

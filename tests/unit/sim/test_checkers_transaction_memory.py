@@ -33,6 +33,7 @@ from kraftlite.runtime.trace import NullTracer
 from kraftlite.runtime.trace.group import GroupsLoaded
 from kraftlite.runtime.trace.transaction import TransactionsLoaded
 from kraftlite.sim.checkers.base import CheckerFactory, Losses, Violation, World
+from kraftlite.sim.checkers.coordinator_memory import Remembered
 from kraftlite.sim.checkers.facts import MetadataWatch
 from kraftlite.sim.checkers.group_log import GroupLog, group_facts
 from kraftlite.sim.checkers.i65_transaction_states import TransactionStates
@@ -40,7 +41,7 @@ from kraftlite.sim.checkers.i68_transaction_memory import CoordinatorMemory
 from kraftlite.sim.checkers.i69_fenced_producers import FencedProducers
 from kraftlite.sim.checkers.i70_stable_fetches import StableFetches
 from kraftlite.sim.checkers.i71_pending_offsets import PendingOffsetsKept
-from kraftlite.sim.checkers.i72_transaction_refusals import TransactionRefusals, _Asked
+from kraftlite.sim.checkers.i72_transaction_refusals import TransactionRefusals
 from kraftlite.sim.checkers.replica_views import Batch
 from kraftlite.sim.checkers.transaction_log import InLog, transaction_facts
 from kraftlite.sim.cluster import SimCluster
@@ -356,7 +357,7 @@ def test_an_end_of_version_0_leaves_the_epoch() -> None:
 
 @breaks(TransactionRefusals, "answers that t-0 is not in the transaction of x .CONCURRENT_TRANSACTIONS.")
 def a_partition_of_an_open_transaction_is_not_verified(place: Place) -> None:
-    here = _Asked(place.ids, place.value(S.ONGOING, 3))
+    here = Remembered(place.ids, place.value(S.ONGOING, 3))
     place.checker._in_memory = lambda exchange: here
     ask = EnrollRequest(
         cluster_id="", transactional_id="x", producer_id=1001, producer_epoch=3, add=False,
