@@ -82,20 +82,21 @@ class Orders(WatchedCluster):
 
     # --- doing
 
-    def batch(self, value: str = "v", sequence: int | None = None) -> bytes:
+    def batch(self, value: str = "v", sequence: int | None = None, producer_id: int = 7) -> bytes:
         return bytes(
             build_batch(
                 [Record(key=None, value=value.encode())],
                 timestamp_ms=self.cluster.wall_ms(),
-                producer_id=7,
+                producer_id=producer_id,
                 producer_epoch=0,
                 base_sequence=self.sequence if sequence is None else sequence,
             )
         )
 
-    def produce(self, acks: int = -1) -> ProduceResult:
-        batch = self.batch()
-        self.sequence += 1
+    def produce(self, acks: int = -1, batch: bytes | None = None) -> ProduceResult:
+        if batch is None:
+            batch = self.batch()
+            self.sequence += 1
         ask = ProduceAsk(TP, acks, 1_000, batch)
         result = self.do(self.client.call(Endpoint(f"n{self.leader.node_id}", 9092), PRODUCE, ask, 3_000))
         assert isinstance(result, ProduceResult) and (result.error is ErrorCode.NONE or acks != -1)

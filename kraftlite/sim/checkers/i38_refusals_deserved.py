@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from bisect import bisect_left
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import ClassVar, Final
 
@@ -124,9 +125,16 @@ def _out_of_order(it: Case) -> bool:
         return True
     if it.was.last is None and it.view.bases[:1] != [0]:
         return True  # its last batch was deleted, and what the log remembers of it is not known here
-    if _follows(sent, it.was.last) and _follows(sent, it.now.last):
+    if all(_follows(sent, last) for last in (it.was.last, *_since(sent.producer_id, it.view, it.was.leo))):
         return False
     return not _is_resend(sent, it.view, it.was.leo)
+
+
+def _since(producer_id: int, view: ReplicaView, leo: int) -> Iterator[Batch]:
+    """The producer's batches beyond `leo`: when the request was decided, any of them may have been its last. A broker that slept
+    decides in one turn what came meanwhile, and the later of two requests of a producer may have come first."""
+    first = bisect_left(view.bases, leo)
+    return (batch for batch in view.batches[first:] if batch.producer_id == producer_id)
 
 
 def _follows(sent: Batch, last: Batch | None) -> bool:

@@ -3,6 +3,7 @@ that has its reason."""
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -59,6 +60,22 @@ def test_a_resend_must_not_be_refused(make: Callable[..., Orders]) -> None:
     resend = ProduceAsk(TP, -1, 1_000, cluster.batch(sequence=1))
     with pytest.raises(Violation, match="with OUT_OF_ORDER_SEQUENCE_NUMBER, which it may not now"):
         refused(cluster, cluster.leader, PRODUCE, resend, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER)
+
+
+@pytest.mark.parametrize(("came_meanwhile", "deserved"), [((3, 4), True), ((4,), False)])
+def test_a_later_batch_that_is_decided_between_two_earlier_ones(
+    make: Callable[..., Orders], came_meanwhile: tuple[int, ...], deserved: bool
+) -> None:
+    """The producer is new to the log when sequence 5 comes: it must not be refused unless sequence 3 was its last for a while."""
+    cluster = make(ProducerStateKept, RefusalsDeserved)
+    ask = ProduceAsk(TP, -1, 1_000, cluster.batch(sequence=5, producer_id=8))
+    exchange: AnyExchange = Exchange(CLIENT_1, cluster.leader.node_id, PRODUCE, ask, cluster.loop.create_future())
+    cluster._tell(lambda it: it.on_arrival(exchange))
+    for sequence in came_meanwhile:
+        cluster.produce(batch=cluster.batch(sequence=sequence, producer_id=8))
+    with contextlib.nullcontext() if deserved else pytest.raises(Violation, match="which it may not now"):
+        cluster._tell(lambda it: it.on_served(exchange, ProduceResult(tp=TP, error=ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER)))
+        cluster.go(1)
 
 
 def too_few(cluster: Orders) -> None:
