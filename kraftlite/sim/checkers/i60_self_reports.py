@@ -8,7 +8,7 @@ from typing import ClassVar, Final, NamedTuple
 from kraftlite.controller.core import ControllerCore
 from kraftlite.metadata.records import MetadataRecord, RegisterBrokerRecord
 from kraftlite.model.ids import NodeId
-from kraftlite.model.messages.introspection import NodeStatusResponse, ReplicaStatesResponse
+from kraftlite.model.messages.introspection import NodeStatusResponse, ReplicaState, ReplicaStatesResponse
 from kraftlite.model.messages.methods import NODE_STATUS, REPLICA_STATES
 from kraftlite.node.build import Node
 from kraftlite.node.metrics import register_gauges
@@ -152,18 +152,29 @@ class SelfReports(MetadataChecker):
             partition = next((found for tp, found in has.items() if (tp.topic, tp.partition) == (it.topic, it.partition)), None)
             if partition is None or partition.topic_id != it.topic_id:
                 self.fail(f"node {node.node_id} says that it has {it.topic}-{it.partition} of {it.topic_id}")
+                continue
             if not it.log_start_offset <= it.hw <= it.leo:
                 self.fail(f"node {node.node_id} says that {it.topic}-{it.partition} is {it}")
             if it.is_leader and node.node_id not in it.isr:
                 self.fail(f"node {node.node_id} says that it leads {it.topic}-{it.partition} with the ISR {it.isr}")
-            others = set(it.replicas) - {node.node_id} if it.is_leader else set()
-            known = len(it.follower_leos) == len(it.followers) and set(it.followers) == others
-            if (
-                not known
-                or any(end > it.leo for end in it.follower_leos)
-                or (it.is_leader and not set(it.isr) <= set(it.maximal_isr))
-            ):
+            if not _knows_followers(node.node_id, partition, it):
                 self.fail(f"node {node.node_id} says of the followers of {it.topic}-{it.partition}: {it}")
+
+
+def _knows_followers(node_id: NodeId, partition: Partition, it: ReplicaState) -> bool:
+    """Return whether a leader names each follower once, with an offset that it has heard from that one, and any other nobody."""
+    if not it.is_leader:
+        return not it.followers and not it.follower_leos
+    if len(it.follower_leos) != len(it.followers) or set(it.followers) != set(it.replicas) - {node_id}:
+        return False
+    leader = partition.leader
+    same = leader is not None and partition.leader_epoch == it.leader_epoch
+    heard = {one: known.leo for one, known in leader.followers.items()} if leader is not None and same else {}
+    for one, end in zip(it.followers, it.follower_leos, strict=True):
+        most = heard.get(one, it.leo)
+        if end > it.leo or end > (-1 if most is None else most):
+            return False
+    return set(it.isr) <= set(it.maximal_isr)
 
 
 def _of_metadata(state: MetadataState) -> dict[str, int]:

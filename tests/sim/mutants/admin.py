@@ -22,6 +22,7 @@ from kraftlite.metadata.delta import ClusterDelta, ConfigsDelta, ScramDelta
 from kraftlite.metadata.image import ClientQuotasImage, FeaturesImage
 from kraftlite.metadata.registrations import PartitionRegistration
 from kraftlite.model.messages.controller import ConfigChange, ConfigResourceChange, IncrementalAlterConfigsRequest
+from kraftlite.replication import states
 from kraftlite.replication.counts import ReplicaCounts
 from kraftlite.replication.manager import ReplicaManager
 from kraftlite.replication.partition import Partition
@@ -307,6 +308,19 @@ def downgrade_without_permission(patch: Patch) -> None:
 def led_by_anybody_counted(patch: Patch) -> None:
     """Nothing but the metrics page looks there, and who balances the cluster by it moves leaders for nothing."""
     patch.edit(ReplicaCounts, "leaders", ("partition.leader is not None", "partition.leader_id is not None"))
+
+
+@mutant("followers-mixed-up", "a leader tells the offset of one follower as that of another", expects=("60",))
+def followers_mixed_up(patch: Patch) -> None:
+    """Who looks for the follower that holds back the high watermark restarts the wrong broker."""
+    patch.edit(states, "_known", ("tuple(followers)", "tuple(reversed(followers))"))
+
+
+@mutant("followers-of-before", "a replica that leads no more still tells of followers", expects=("60",))
+def followers_of_before(patch: Patch) -> None:
+    """Two nodes know followers of one partition, and the page shows both as its leader."""
+    told = "(partition.replicas, (0,) * len(partition.replicas), ()) if leader is None"
+    patch.edit(states, "_values", ("_NOTHING if leader is None", told))
 
 
 @mutant(

@@ -209,16 +209,27 @@ def a_replica_that_is_not_there(cluster: WatchedCluster) -> None:
 
 @CASES.breaks(SelfReports, "node 4 says of the followers of orders-7")
 def a_follower_that_is_ahead_of_its_leader(cluster: WatchedCluster) -> None:
-    held = SimpleNamespace(tp=TopicPartition("orders", 7), log=object(), topic_id=UUID(int=3))
+    tell_followers(cluster, told=5, leo=5)
+    tell_followers(cluster, told=6, leo=5)
+
+
+@CASES.breaks(SelfReports, "says of the followers of orders-7: ")
+def a_follower_that_is_ahead_of_what_its_leader_heard(cluster: WatchedCluster) -> None:
+    tell_followers(cluster, told=3, leo=5, heard=3)
+    tell_followers(cluster, told=4, leo=5, heard=3)
+
+
+def tell_followers(cluster: WatchedCluster, *, told: int, leo: int, heard: int | None = None) -> None:
+    """A leader whose log ends at `leo` tells of one follower; None: meanwhile it leads no more."""
+    leader = None if heard is None else SimpleNamespace(followers={NodeId(5): SimpleNamespace(leo=heard)})
+    held = SimpleNamespace(tp=TopicPartition("orders", 7), log=object(), topic_id=UUID(int=3), leader=leader, leader_epoch=0)
     built: Any = SimpleNamespace(broker=SimpleNamespace(replicas=SimpleNamespace(partitions=lambda: (held,))))
     it = ReplicaState(
         topic="orders", topic_id=UUID(int=3), partition=7, is_leader=True, leader_epoch=0, partition_epoch=0, isr=(BROKER,),
-        log_start_offset=0, hw=0, leo=5, size_bytes=0, replicas=(BROKER, NodeId(5)), followers=(NodeId(5),), follower_leos=(5,),
-        maximal_isr=(BROKER,),
+        log_start_offset=0, hw=0, leo=leo, size_bytes=0, replicas=(BROKER, NodeId(5)), followers=(NodeId(5),),
+        follower_leos=(told,), maximal_isr=(BROKER,),
     )  # fmt: skip
     reports(cluster)._check_replicas(cluster.node(BROKER), built, ReplicaStatesResponse(replicas=(it,)))
-    ahead = replace(it, follower_leos=(6,))
-    reports(cluster)._check_replicas(cluster.node(BROKER), built, ReplicaStatesResponse(replicas=(ahead,)))
 
 
 def server_key(cluster: WatchedCluster) -> bytes:
