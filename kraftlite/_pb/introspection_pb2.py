@@ -16,7 +16,7 @@ _sym_db = _symbol_database.Default()
 from kraftlite._pb import common_pb2 as kraftlite_dot_v1_dot_common__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n kraftlite/v1/introspection.proto\x12\x0ckraftlite.v1\x1a\x19kraftlite/v1/common.proto\"\x13\n\x11NodeStatusRequest\"\xee\x02\n\x12NodeStatusResponse\x12\x0f\n\x07node_id\x18\x01 \x01(\x05\x12\x12\n\ncluster_id\x18\x02 \x01(\t\x12\r\n\x05roles\x18\x03 \x03(\t\x12\x19\n\x0c\x62roker_state\x18\x04 \x01(\tH\x00\x88\x01\x01\x12\x19\n\x0c\x62roker_epoch\x18\x05 \x01(\x03H\x01\x88\x01\x01\x12\x12\n\nraft_state\x18\x06 \x01(\t\x12\x12\n\nraft_epoch\x18\x07 \x01(\x03\x12\x16\n\tleader_id\x18\x08 \x01(\x05H\x02\x88\x01\x01\x12 \n\x13raft_high_watermark\x18\t \x01(\x03H\x03\x88\x01\x01\x12\x10\n\x08raft_leo\x18\n \x01(\x03\x12\x17\n\x0fmetadata_offset\x18\x0b \x01(\x03\x12\x19\n\x11\x61\x63tive_controller\x18\x0c \x01(\x08\x42\x0f\n\r_broker_stateB\x0f\n\r_broker_epochB\x0c\n\n_leader_idB\x16\n\x14_raft_high_watermark\"@\n\x14ReplicaStatesRequest\x12(\n\x06topics\x18\x01 \x01(\x0b\x32\x18.kraftlite.v1.StringList\"\xe0\x02\n\x0cReplicaState\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x10\n\x08topic_id\x18\x02 \x01(\x0c\x12\x11\n\tpartition\x18\x03 \x01(\x05\x12\x11\n\tis_leader\x18\x04 \x01(\x08\x12\x14\n\x0cleader_epoch\x18\x05 \x01(\x03\x12\x17\n\x0fpartition_epoch\x18\x06 \x01(\x03\x12\x0b\n\x03isr\x18\x07 \x03(\x05\x12\x18\n\x10log_start_offset\x18\x08 \x01(\x03\x12\n\n\x02hw\x18\t \x01(\x03\x12\x0b\n\x03leo\x18\n \x01(\x03\x12\x12\n\nsize_bytes\x18\x0b \x01(\x03\x12\x16\n\tleader_id\x18\x0c \x01(\x05H\x00\x88\x01\x01\x12\x10\n\x08replicas\x18\r \x03(\x05\x12\x0f\n\x07min_isr\x18\x0e \x01(\x05\x12\x11\n\tfollowers\x18\x0f \x03(\x05\x12\x15\n\rfollower_leos\x18\x10 \x03(\x03\x12\x13\n\x0bmaximal_isr\x18\x11 \x03(\x05\x42\x0c\n\n_leader_id\"E\n\x15ReplicaStatesResponse\x12,\n\x08replicas\x18\x01 \x03(\x0b\x32\x1a.kraftlite.v1.ReplicaState\"#\n\x0cWatchRequest\x12\x13\n\x0binterval_ms\x18\x01 \x01(\x05\"/\n\x0bGoneReplica\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x11\n\tpartition\x18\x02 \x01(\x05\"\xd4\x01\n\rWatchResponse\x12\x11\n\tuptime_ms\x18\x01 \x01(\x03\x12\x30\n\x06status\x18\x02 \x01(\x0b\x32 .kraftlite.v1.NodeStatusResponse\x12+\n\x07\x63hanged\x18\x03 \x03(\x0b\x32\x1a.kraftlite.v1.ReplicaState\x12\'\n\x04gone\x18\x04 \x03(\x0b\x32\x19.kraftlite.v1.GoneReplica\x12\x11\n\tlooked_ms\x18\x05 \x01(\x03\x12\x15\n\rreplica_count\x18\x06 \x01(\x05\x32\xfe\x01\n\rIntrospection\x12O\n\nNodeStatus\x12\x1f.kraftlite.v1.NodeStatusRequest\x1a .kraftlite.v1.NodeStatusResponse\x12X\n\rReplicaStates\x12\".kraftlite.v1.ReplicaStatesRequest\x1a#.kraftlite.v1.ReplicaStatesResponse\x12\x42\n\x05Watch\x12\x1a.kraftlite.v1.WatchRequest\x1a\x1b.kraftlite.v1.WatchResponse0\x01\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n kraftlite/v1/introspection.proto\x12\x0ckraftlite.v1\x1a\x19kraftlite/v1/common.proto\"\x13\n\x11NodeStatusRequest\"\xee\x02\n\x12NodeStatusResponse\x12\x0f\n\x07node_id\x18\x01 \x01(\x05\x12\x12\n\ncluster_id\x18\x02 \x01(\t\x12\r\n\x05roles\x18\x03 \x03(\t\x12\x19\n\x0c\x62roker_state\x18\x04 \x01(\tH\x00\x88\x01\x01\x12\x19\n\x0c\x62roker_epoch\x18\x05 \x01(\x03H\x01\x88\x01\x01\x12\x12\n\nraft_state\x18\x06 \x01(\t\x12\x12\n\nraft_epoch\x18\x07 \x01(\x03\x12\x16\n\tleader_id\x18\x08 \x01(\x05H\x02\x88\x01\x01\x12 \n\x13raft_high_watermark\x18\t \x01(\x03H\x03\x88\x01\x01\x12\x10\n\x08raft_leo\x18\n \x01(\x03\x12\x17\n\x0fmetadata_offset\x18\x0b \x01(\x03\x12\x19\n\x11\x61\x63tive_controller\x18\x0c \x01(\x08\x42\x0f\n\r_broker_stateB\x0f\n\r_broker_epochB\x0c\n\n_leader_idB\x16\n\x14_raft_high_watermark\"@\n\x14ReplicaStatesRequest\x12(\n\x06topics\x18\x01 \x01(\x0b\x32\x18.kraftlite.v1.StringList\"\x98\x03\n\x0cReplicaState\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x10\n\x08topic_id\x18\x02 \x01(\x0c\x12\x11\n\tpartition\x18\x03 \x01(\x05\x12\x11\n\tis_leader\x18\x04 \x01(\x08\x12\x14\n\x0cleader_epoch\x18\x05 \x01(\x03\x12\x17\n\x0fpartition_epoch\x18\x06 \x01(\x03\x12\x0b\n\x03isr\x18\x07 \x03(\x05\x12\x18\n\x10log_start_offset\x18\x08 \x01(\x03\x12\n\n\x02hw\x18\t \x01(\x03\x12\x0b\n\x03leo\x18\n \x01(\x03\x12\x12\n\nsize_bytes\x18\x0b \x01(\x03\x12\x16\n\tleader_id\x18\x0c \x01(\x05H\x00\x88\x01\x01\x12\x10\n\x08replicas\x18\r \x03(\x05\x12\x0f\n\x07min_isr\x18\x0e \x01(\x05\x12\x11\n\tfollowers\x18\x0f \x03(\x05\x12\x15\n\rfollower_leos\x18\x10 \x03(\x03\x12\x13\n\x0bmaximal_isr\x18\x11 \x03(\x05\x12\x1f\n\x12\x65poch_start_offset\x18\x12 \x01(\x03H\x01\x88\x01\x01\x42\x0c\n\n_leader_idB\x15\n\x13_epoch_start_offset\"E\n\x15ReplicaStatesResponse\x12,\n\x08replicas\x18\x01 \x03(\x0b\x32\x1a.kraftlite.v1.ReplicaState\"#\n\x0cWatchRequest\x12\x13\n\x0binterval_ms\x18\x01 \x01(\x05\"/\n\x0bGoneReplica\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x11\n\tpartition\x18\x02 \x01(\x05\"\xd4\x01\n\rWatchResponse\x12\x11\n\tuptime_ms\x18\x01 \x01(\x03\x12\x30\n\x06status\x18\x02 \x01(\x0b\x32 .kraftlite.v1.NodeStatusResponse\x12+\n\x07\x63hanged\x18\x03 \x03(\x0b\x32\x1a.kraftlite.v1.ReplicaState\x12\'\n\x04gone\x18\x04 \x03(\x0b\x32\x19.kraftlite.v1.GoneReplica\x12\x11\n\tlooked_ms\x18\x05 \x01(\x03\x12\x15\n\rreplica_count\x18\x06 \x01(\x05\x32\xfe\x01\n\rIntrospection\x12O\n\nNodeStatus\x12\x1f.kraftlite.v1.NodeStatusRequest\x1a .kraftlite.v1.NodeStatusResponse\x12X\n\rReplicaStates\x12\".kraftlite.v1.ReplicaStatesRequest\x1a#.kraftlite.v1.ReplicaStatesResponse\x12\x42\n\x05Watch\x12\x1a.kraftlite.v1.WatchRequest\x1a\x1b.kraftlite.v1.WatchResponse0\x01\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -30,15 +30,15 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_REPLICASTATESREQUEST']._serialized_start=467
   _globals['_REPLICASTATESREQUEST']._serialized_end=531
   _globals['_REPLICASTATE']._serialized_start=534
-  _globals['_REPLICASTATE']._serialized_end=886
-  _globals['_REPLICASTATESRESPONSE']._serialized_start=888
-  _globals['_REPLICASTATESRESPONSE']._serialized_end=957
-  _globals['_WATCHREQUEST']._serialized_start=959
-  _globals['_WATCHREQUEST']._serialized_end=994
-  _globals['_GONEREPLICA']._serialized_start=996
-  _globals['_GONEREPLICA']._serialized_end=1043
-  _globals['_WATCHRESPONSE']._serialized_start=1046
-  _globals['_WATCHRESPONSE']._serialized_end=1258
-  _globals['_INTROSPECTION']._serialized_start=1261
-  _globals['_INTROSPECTION']._serialized_end=1515
+  _globals['_REPLICASTATE']._serialized_end=942
+  _globals['_REPLICASTATESRESPONSE']._serialized_start=944
+  _globals['_REPLICASTATESRESPONSE']._serialized_end=1013
+  _globals['_WATCHREQUEST']._serialized_start=1015
+  _globals['_WATCHREQUEST']._serialized_end=1050
+  _globals['_GONEREPLICA']._serialized_start=1052
+  _globals['_GONEREPLICA']._serialized_end=1099
+  _globals['_WATCHRESPONSE']._serialized_start=1102
+  _globals['_WATCHRESPONSE']._serialized_end=1314
+  _globals['_INTROSPECTION']._serialized_start=1317
+  _globals['_INTROSPECTION']._serialized_end=1571
 # @@protoc_insertion_point(module_scope)

@@ -152,9 +152,10 @@ _REPLICA: Final = {
     "followers": c.many(_ID, MAX_NODES),
     "follower_leos": c.many(c.OFFSET, MAX_NODES),
     "maximal_isr": c.many(_ID, MAX_NODES),
+    "epoch_start_offset": c.maybe(c.OFFSET),
 }
-_LATER: Final = ("followers", "follower_leos", "maximal_isr")
-"""The fields that recordings of earlier versions do not have."""
+_LATER: Final = {"followers": (), "follower_leos": (), "maximal_isr": (), "epoch_start_offset": None}
+"""The fields that recordings of earlier versions do not have, and what they are there."""
 _LINES: Final[dict[str, dict[str, c.Check]]] = {
     "node": {"node": _ID, "roles": c.many(c.one_of("broker", "controller"), 2), "process": c.text(20)},
     "status": {"node": _ID, "at": c.TIME, "rtt": c.whole(0, 1 << 31)},
@@ -316,8 +317,8 @@ class _Reader:
             key = checked.pop("topic"), checked.pop("partition")
             now = held.setdefault(key, {})
             now.update(checked)
-            for name in _LATER:
-                now.setdefault(name, ())
+            for name, nothing in _LATER.items():
+                now.setdefault(name, nothing)
             _complete(now, REPLICA_FIELDS, f"the replica of {key[0]}-{key[1]}")
             values: dict[str, Any] = {name: tuple(it) if isinstance(it, list) else it for name, it in now.items()}
             said.append(ReplicaState(topic=key[0], partition=key[1], **values))

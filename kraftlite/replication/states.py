@@ -19,7 +19,8 @@ AT_ONCE: Final = 250
 FIRST_AT_ONCE: Final = 2_000
 """Replicas in one answer while not all of them were told."""
 _Values = tuple[Any, ...]
-_NOTHING: Final[tuple[tuple[NodeId, ...], tuple[int, ...], tuple[NodeId, ...]]] = ((), (), ())
+_Known = tuple[tuple[NodeId, ...], tuple[int, ...], tuple[NodeId, ...], int | None]
+_NOTHING: Final[_Known] = ((), (), (), None)
 
 
 def _values(partition: Partition, log: Log) -> _Values:
@@ -42,11 +43,11 @@ def _values(partition: Partition, log: Log) -> _Values:
     )
 
 
-def _known(leader: LeaderState) -> tuple[tuple[NodeId, ...], tuple[int, ...], tuple[NodeId, ...]]:
-    """The knowledge of a leader of its followers: who they are, how far each is, and the maximal ISR."""
+def _known(leader: LeaderState) -> _Known:
+    """The knowledge of a leader: who its followers are, how far each is, the maximal ISR, and where its epoch starts."""
     followers = leader.followers
     ends = tuple([-1 if it.leo is None else it.leo for it in followers.values()])
-    return tuple(followers), ends, leader.isr.maximal
+    return tuple(followers), ends, leader.isr.maximal, leader.epoch_start_offset
 
 
 def _state(tp: TopicPartition, values: _Values) -> ReplicaState:

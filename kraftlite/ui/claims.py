@@ -10,6 +10,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+from kraftlite.ui.losses import Losses
 from kraftlite.ui.words import ALIVE, Key, NodeWords
 
 AGREE, SPREADING, SPLIT, SAME_EPOCH = "agree", "spreading", "split", "same_epoch"
@@ -144,10 +145,11 @@ class Since:
 
 
 class Memory:
-    """Since when things are what they are, and which verdicts have been `spreading` for too long."""
+    """Since when things are what they are, which verdicts have been `spreading` for too long, and what was lost."""
 
     def __init__(self) -> None:
         self._since: dict[object, tuple[str, Since]] = {}
+        self.losses = Losses()
 
     def since(self, about: object, what: str, now_ms: int) -> Since:
         """`about` is `what` now; returns since when."""

@@ -12,6 +12,7 @@ from typing import Any, Final
 from kraftlite.model.messages.introspection import NodeStatusResponse, ReplicaState
 from kraftlite.obs.faults import Fault
 from kraftlite.ui import claims as c
+from kraftlite.ui.losses import TOLD_MS
 from kraftlite.ui.words import ALIVE, DEAD, PAUSED, SILENT, UNKNOWN, Key, NodeWords
 
 MAX_ROWS: Final = 200
@@ -80,6 +81,7 @@ def partition_of(nodes: Sequence[NodeWords], key: Key, now_ms: int, memory: c.Me
     newest = said[teller]
     isr = [int(member) for member in newest.isr]
     replicas = [int(member) for member in newest.replicas] or sorted({*said, *isr})
+    lost = memory.losses.look(key, newest.topic_id, said, now_ms)
     has_leader = verdict.kind in (c.AGREE, c.SPREADING, c.DISAGREE, c.SPLIT, c.SAME_EPOCH)
     row: dict[str, Any] = {
         "name": f"{key[0]}-{key[1]}",
@@ -96,6 +98,7 @@ def partition_of(nodes: Sequence[NodeWords], key: Key, now_ms: int, memory: c.Me
         "under_replicated": len(isr) < len(replicas),
         "under_min": bool(newest.min_isr) and len(isr) < newest.min_isr,
         "waits_for": sorted(member for member in isr if member not in alive) if has_leader else [],
+        "lost": None if lost is None else lost.to_dict(),
     }
     row["standing"] = _standing(row)
     since = memory.since((STANDING, *key), row["standing"], now_ms)
@@ -156,7 +159,7 @@ def internal(row: dict[str, Any]) -> bool:
 
 
 def troubled(row: dict[str, Any]) -> bool:
-    return bool(row["standing"] not in ("whole", "news"))
+    return bool(row["standing"] not in ("whole", "news") or row["lost"])
 
 
 def partitions_of(nodes: Sequence[NodeWords], now_ms: int, memory: c.Memory) -> dict[str, Any]:
@@ -164,6 +167,7 @@ def partitions_of(nodes: Sequence[NodeWords], now_ms: int, memory: c.Memory) -> 
     said what it holds."""
     keys = sorted({key for node in nodes for key in node.replicas})
     memory.forget([CONTROLLER, *keys, *((STANDING, *key) for key in keys)])
+    memory.losses.forget(keys)
     rows = [partition_of(nodes, key, now_ms, memory) for key in keys]
     rows.sort(key=lambda row: (not troubled(row), internal(row), row["topic"], row["partition"]))
     brokers = [node for node in nodes if "broker" in node.roles]
@@ -236,11 +240,19 @@ def quorum_of(nodes: Sequence[NodeWords], now_ms: int, memory: c.Memory) -> dict
 # --- the line on top, which says what is wrong
 
 
-def headlines(nodes: Sequence[dict[str, Any]], quorum: dict[str, Any], parts: dict[str, Any]) -> list[dict[str, Any]]:
+def headlines(
+    nodes: Sequence[dict[str, Any]], quorum: dict[str, Any], parts: dict[str, Any], now_ms: int
+) -> list[dict[str, Any]]:
     """All that is wrong, the worst first, each with whom it is about and since when; one line that says so when nothing is."""
     if not nodes:
         return [_line("info", "nobody has been heard yet")]
-    found = [*_of_unheard(quorum, nodes), *_of_quorum(quorum), *_of_nodes(nodes), *_of_partitions(parts)]
+    found = [
+        *_of_unheard(quorum, nodes),
+        *_of_quorum(quorum),
+        *_of_nodes(nodes),
+        *_of_losses(parts, now_ms),
+        *_of_partitions(parts),
+    ]
     order = ("alarm", "warn", "info", "ok")
     found.sort(key=lambda line: order.index(line["level"]))
     if found:
@@ -327,18 +339,36 @@ def _of_partitions(parts: dict[str, Any]) -> Iterable[dict[str, Any]]:
         yield _grouped(level, rows, words.format(members=", ".join(map(str, members))))
 
 
-def _grouped(level: str, rows: Sequence[dict[str, Any]], words: str) -> dict[str, Any]:
+def _of_losses(parts: dict[str, Any], now_ms: int) -> Iterable[dict[str, Any]]:
+    rows = [row for row in parts["rows"] if row["lost"] and now_ms - row["lost"]["seen_ms"] < TOLD_MS]
+    if not rows:
+        return
+    total = sum(row["lost"]["count"] for row in rows)
+    text = f"{_names(rows)} lost {total} committed record{'' if total == 1 else 's'}"
+    if len(rows) == 1:
+        it = rows[0]["lost"]
+        which = f"offset {it['first']}" if it["count"] == 1 else f"offsets {it['first']} to {it['last']}"
+        text += f", {which}: broker {it['leader']} leads epoch {it['epoch']} without them"
+    else:
+        text += ": their leaders began to lead without them"
+    oldest = min(rows, key=lambda row: row["lost"]["seen_ms"])
+    yield _line("alarm", text, (oldest["lost"]["seen_ms"], True), "partition", oldest["name"])
+
+
+def _names(rows: Sequence[dict[str, Any]]) -> str:
+    if len(rows) == 1:
+        return str(rows[0]["name"])
     own = [row["name"] for row in rows if not internal(row)]
     kept = Counter(row["topic"] for row in rows if internal(row))
     names = ", ".join([*own[:_NAMED], *([f"{len(own) - _NAMED} more"] if len(own) > _NAMED else [])])
-    if len(rows) == 1:
-        names = rows[0]["name"]
-    else:
-        names = " and ".join(filter(None, [names, *(f"{count} of {topic}" for topic, count in sorted(kept.items()))]))
+    return " and ".join(filter(None, [names, *(f"{count} of {topic}" for topic, count in sorted(kept.items()))]))
+
+
+def _grouped(level: str, rows: Sequence[dict[str, Any]], words: str) -> dict[str, Any]:
     if len(rows) == 1:
         words = words.replace("have ", "has ", 1).replace("wait for", "waits for", 1)
     oldest = min(rows, key=lambda row: row["since_ms"])
-    return _line(level, f"{names} {words}", (oldest["since_ms"], oldest["since_exact"]), "partition", rows[0]["name"])
+    return _line(level, f"{_names(rows)} {words}", (oldest["since_ms"], oldest["since_exact"]), "partition", rows[0]["name"])
 
 
 def state_of(
@@ -353,5 +383,5 @@ def state_of(
         "quorum": quorum,
         "partitions": {name: value for name, value in parts.items() if name != "rows"},
         "faults": [fault.to_dict() for fault in faults[-MAX_FAULTS:]][::-1],
-        "headlines": headlines(shown, quorum, parts),
+        "headlines": headlines(shown, quorum, parts, now_ms),
     }

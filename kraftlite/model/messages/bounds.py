@@ -89,6 +89,7 @@ _BY_NAME: Final[dict[str, Range]] = {
     "raft_leo": OFFSET_OR_NONE,
     "leo": OFFSET_OR_NONE,
     "follower_leos": OFFSET_OR_NONE,
+    "epoch_start_offset": OFFSET,
     "hw": OFFSET_OR_NONE,
     "position": OFFSET,
     "size": OFFSET,

@@ -68,6 +68,9 @@ class ReplicaState:
     """In the order of `followers`, by their fetches in this leader epoch; -1: it has not fetched in it."""
     maximal_isr: tuple[NodeId, ...] = ()
     """Committed and proposed members: the high watermark waits for each of them."""
+    epoch_start_offset: int | None = None
+    """The end of a leader's log when it began to lead in this epoch; None where it does not lead, or is of a version that does
+    not say it."""
 
 
 REPLICA_FIELDS: Final = tuple(it.name for it in fields(ReplicaState) if it.name not in ("topic", "partition"))

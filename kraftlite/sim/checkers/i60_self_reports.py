@@ -162,13 +162,18 @@ class SelfReports(MetadataChecker):
 
 
 def _knows_followers(node_id: NodeId, partition: Partition, it: ReplicaState) -> bool:
-    """Return whether a leader names each follower once, with an offset that it has heard from that one, and any other nobody."""
+    """Return whether a leader names the start of its epoch, and each follower once with an offset that it has heard from that
+    one; and another replica nothing of the kind."""
     if not it.is_leader:
-        return not it.followers and not it.follower_leos
+        return not it.followers and not it.follower_leos and it.epoch_start_offset is None
     if len(it.follower_leos) != len(it.followers) or set(it.followers) != set(it.replicas) - {node_id}:
         return False
-    leader = partition.leader
+    leader, start = partition.leader, it.epoch_start_offset
+    if start is None or not 0 <= start <= it.leo:
+        return False
     same = leader is not None and partition.leader_epoch == it.leader_epoch
+    if leader is not None and same and start != leader.epoch_start_offset:
+        return False
     heard = {one: known.leo for one, known in leader.followers.items()} if leader is not None and same else {}
     for one, end in zip(it.followers, it.follower_leos, strict=True):
         most = heard.get(one, it.leo)

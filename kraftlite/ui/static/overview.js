@@ -238,5 +238,12 @@ export function standing(page, row) {
     news: () => "the news of its leader is spreading",
     whole: () => "whole",
   }[row.standing]();
-  return row.standing === "whole" ? words : [words, h("span", { class: "soft" }, ` · ${lasting(page, row)}`)];
+  const found = row.standing === "whole" ? [words] : [words, h("span", { class: "soft" }, ` · ${lasting(page, row)}`)];
+  return row.lost ? [sign("bad", `✘ ${number(row.lost.count)} lost`, lost(row)), " · ", ...found] : found;
+}
+
+/** What was committed, and its leader did not have when it began to lead. */
+export function lost(row) {
+  const { first, last, leader, epoch } = row.lost;
+  return `committed records ${number(first)} to ${number(last)} are lost: ${leader} began to lead epoch ${epoch} without them`;
 }

@@ -1,7 +1,7 @@
 // One partition: a bar for each replica, by its own word; who says who leads; and its stories.
 
 import { h } from "./dom.js";
-import { standing } from "./overview.js";
+import { lost, standing } from "./overview.js";
 import { stories } from "./stories.js";
 import { LIFE, VERDICT, number, span } from "./words.js";
 
@@ -18,6 +18,7 @@ export function partition(page) {
   return [
     h("h2", {}, h("label", {}, "Partition ", h("select", { value: row.name, onchange: (event) => page.go("partition", event.target.value) }, page.rows.map((it) => h("option", { value: it.name, key: it.name, selected: it.name === row.name }, it.name))))),
     h("p", {}, verdict(row), " · ISR ", h("b", {}, row.isr.join(", ") || "–"), ` (as ${row.told_by} says) · min ${number(row.min_isr)} · `, standing(page, row)),
+    row.lost ? h("p", { class: "bad" }, lost(row)) : null,
     h(
       "section",
       { "aria-labelledby": "h-bars" },

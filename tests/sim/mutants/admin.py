@@ -319,7 +319,7 @@ def followers_mixed_up(patch: Patch) -> None:
 @mutant("followers-of-before", "a replica that leads no more still tells of followers", expects=("60",))
 def followers_of_before(patch: Patch) -> None:
     """Two nodes know followers of one partition, and the page shows both as its leader."""
-    told = "(partition.replicas, (0,) * len(partition.replicas), ()) if leader is None"
+    told = "(partition.replicas, (0,) * len(partition.replicas), (), None) if leader is None"
     patch.edit(states, "_values", ("_NOTHING if leader is None", told))
 
 

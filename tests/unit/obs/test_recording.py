@@ -290,14 +290,14 @@ def _damaged(rng: random.Random, line: bytes) -> bytes:
 
 def test_what_a_leader_knows_is_kept_and_an_earlier_recording_does_not_have_it() -> None:
     lines: list[bytes] = []
-    made = replica(leads=True, followers=(5, 6), follower_leos=(7, -1), maximal_isr=(4, 5))
+    made = replica(leads=True, followers=(5, 6), follower_leos=(7, -1), maximal_isr=(4, 5), epoch_start_offset=9)
     found = recorder(lines)
     found.node(10, 4, ("broker",), "running")
     found.replicas(10, 4, 8, [made])
     said = next(it for it in read_bytes(b"".join(lines)) if isinstance(it, Replicas))
     assert said.said == (made,)
     early = json.loads(lines[-1])
-    for name in ("followers", "follower_leos", "maximal_isr"):
+    for name in ("followers", "follower_leos", "maximal_isr", "epoch_start_offset"):
         del early["set"][0][name]
     lines[-1] = json.dumps(early).encode() + b"\n"
     before = next(it for it in read_bytes(b"".join(lines)) if isinstance(it, Replicas))

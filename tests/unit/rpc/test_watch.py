@@ -76,6 +76,7 @@ class Leads:
 
     followers: dict[int, Any] = field(default_factory=dict)
     isr: IsrState = field(default_factory=lambda: IsrState(FOUR, recovering=False))
+    epoch_start_offset: int = 0
 
 
 class World:
@@ -327,6 +328,7 @@ async def test_what_a_leader_knows_of_its_followers_is_told_when_it_changes() ->
         async with aclosing(client.watch(endpoint, WATCH, FAST, 5_000)) as answers:
             first = (await anext(answers)).changed[0]
             assert (first.followers, first.follower_leos, first.maximal_isr) == ((5,), (-1,), (4, 5))
+            assert first.epoch_start_offset == 0, "0 is said, and is not the same as nothing"
             known.fetched(7, 0, 1, 9, 1_000)
             async for answer in answers:
                 if answer.changed:
@@ -336,4 +338,5 @@ async def test_what_a_leader_knows_of_its_followers_is_told_when_it_changes() ->
             async for answer in answers:
                 if answer.changed:
                     assert (answer.changed[0].followers, answer.changed[0].maximal_isr) == ((), ())
+                    assert answer.changed[0].epoch_start_offset is None
                     break

@@ -221,13 +221,13 @@ def a_follower_that_is_ahead_of_what_its_leader_heard(cluster: WatchedCluster) -
 
 def tell_followers(cluster: WatchedCluster, *, told: int, leo: int, heard: int | None = None) -> None:
     """A leader whose log ends at `leo` tells of one follower; None: meanwhile it leads no more."""
-    leader = None if heard is None else SimpleNamespace(followers={NodeId(5): SimpleNamespace(leo=heard)})
+    leader = None if heard is None else SimpleNamespace(followers={NodeId(5): SimpleNamespace(leo=heard)}, epoch_start_offset=0)
     held = SimpleNamespace(tp=TopicPartition("orders", 7), log=object(), topic_id=UUID(int=3), leader=leader, leader_epoch=0)
     built: Any = SimpleNamespace(broker=SimpleNamespace(replicas=SimpleNamespace(partitions=lambda: (held,))))
     it = ReplicaState(
         topic="orders", topic_id=UUID(int=3), partition=7, is_leader=True, leader_epoch=0, partition_epoch=0, isr=(BROKER,),
         log_start_offset=0, hw=0, leo=leo, size_bytes=0, replicas=(BROKER, NodeId(5)), followers=(NodeId(5),),
-        follower_leos=(told,), maximal_isr=(BROKER,),
+        follower_leos=(told,), maximal_isr=(BROKER,), epoch_start_offset=0,
     )  # fmt: skip
     reports(cluster)._check_replicas(cluster.node(BROKER), built, ReplicaStatesResponse(replicas=(it,)))
 

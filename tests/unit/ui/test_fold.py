@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from typing import Any
+from uuid import UUID
 
 import pytest
 
@@ -196,3 +197,52 @@ def test_what_the_leader_knows_of_its_followers_stands_beside_their_own_words() 
     short = replica(leads=True, followers=(5, 6), follower_leos=(), maximal_isr=(4, 5, 6))
     row = fold(*QUORUM, broker(4, short), *followers())["rows"][0]
     assert {it["seen"] for it in row["replicas"]} == {None}
+
+
+def test_what_a_later_leader_did_not_have_is_told_as_lost() -> None:
+    """By an unclean election: 80 to 89 were committed, and the log of the next leader ended at 80."""
+    memory = Memory()
+    old = broker(4, replica(leads=True, epoch=0, leo=95, hw=90, isr=(4,), epoch_start_offset=0))
+    assert fold(*QUORUM, old, memory=memory)["rows"][0]["lost"] is None
+    dead = broker(4, *old.replicas.values(), age_ms=9_000, process="stopped")
+    new = broker(5, replica(leads=True, leader=5, epoch=1, leo=97, hw=97, isr=(5,), epoch_start_offset=80))
+    state = fold(*QUORUM, dead, new, memory=memory)
+    lost = {"first": 80, "last": 89, "count": 10, "leader": 5, "epoch": 1, "seen_ms": NOW}
+    assert state["rows"][0]["lost"] == lost
+    assert "alarm: orders-0 lost 10 committed records, offsets 80 to 89: broker 5 leads epoch 1 without them" in top(state)
+    back = broker(4, replica(leader=5, epoch=1, leo=80, hw=80, isr=(5,)))
+    later = broker(5, replica(leads=True, leader=5, epoch=2, leo=120, hw=110, isr=(5, 4), epoch_start_offset=100))
+    assert fold(*QUORUM, back, later, memory=memory)["rows"][0]["lost"] == lost, "the next change of leader was clean"
+    anew = broker(5, replica(leads=True, leader=5, leo=0, hw=0, epoch_start_offset=0, topic_id=UUID(int=2)))
+    assert fold(*QUORUM, anew, memory=memory)["rows"][0]["lost"] is None, "it is another topic of the same name"
+
+
+@pytest.mark.parametrize(("hw", "start", "count"), [(90, None, 0), (90, 90, 0), (90, 95, 0), (100, 95, 5)])
+def test_only_what_the_old_leader_had_committed_is_lost(hw: int, start: int | None, count: int) -> None:
+    """By its last word, which it said after it was thought to be dead. A leader of an earlier version says no start."""
+    memory = Memory()
+    fold(*QUORUM, broker(4, replica(leads=True, epoch_start_offset=0)), memory=memory)
+    fold(*QUORUM, broker(4, replica(leads=True, hw=hw, epoch_start_offset=0)), memory=memory)
+    new = broker(5, replica(leads=True, leader=5, epoch=1, epoch_start_offset=start))
+    lost = fold(*QUORUM, broker(4, replica(leads=True, hw=hw, epoch_start_offset=0)), new, memory=memory)["rows"][0]["lost"]
+    assert (lost["count"] if lost else 0) == count
+
+
+def test_losses_of_many_partitions_are_one_line_for_a_while() -> None:
+    memory = Memory()
+    for epoch, node, start in ((0, 4, 0), (1, 5, 88)):
+        said = (
+            replica(leads=True, leader=node, epoch=epoch, partition=at, isr=(node,), epoch_start_offset=start) for at in range(5)
+        )
+        nodes = [*QUORUM, broker(node, *said)]
+        parts = partitions_of(nodes, NOW, memory)
+    lines = state_of(nodes, parts, [], NOW, memory)["headlines"]
+    expected = (
+        "orders-0, orders-1, orders-2, orders-3, 1 more lost 10 committed records: their leaders began to lead without them"
+    )
+    assert (lines[0]["level"], lines[0]["text"]) == ("alarm", expected)
+    later = state_of(nodes, parts, [], NOW + 600_000, memory)["headlines"]
+    assert not any("lost" in line["text"] for line in later)
+    assert all(row["lost"] for row in parts["rows"])
+    partitions_of(QUORUM, NOW, memory)
+    assert partitions_of(nodes, NOW, memory)["rows"][0]["lost"] is None, "it had gone"

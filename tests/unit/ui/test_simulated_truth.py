@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from kraftlite.model.errors import Fault
+from kraftlite.model.topic_partition import TopicPartition
 from kraftlite.obs.recording import MAX_BYTES
 from kraftlite.obs.recording_reader import read_bytes
 from kraftlite.raft.states import Leader
@@ -124,6 +125,9 @@ def check(plan: RunPlan) -> Counter[str]:
             key = row["topic"], row["partition"]
             compare(f"{at_ms} ms, {row['name']}", row["verdict"], truth.leaders.get(key, {}))
             seen[row["verdict"]["kind"]] += 1
+            if row["lost"]:
+                assert TopicPartition(*key) in recording.world.losses.excused, (at_ms, row)
+                seen["lost"] += 1
             for it in row["replicas"]:
                 if it["node"] in fresh and it["says"] is not None:
                     assert (it["leo"], it["hw"]) == truth.offsets[key, it["node"]], (at_ms, row["name"], it)
