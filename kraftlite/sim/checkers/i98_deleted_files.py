@@ -69,6 +69,10 @@ class DeletedFilesWait(ReplicaChecker):
             most_ms = 0 if path.endswith(DELETE_SUFFIX) else self._greatest_ms(node, path.rpartition("/")[0])
             waiting[path] = _Waiting(*now, 0, most_ms)
 
+    def on_death(self, node: SimHost, how: str) -> None:
+        """What its successor finds before it is watched, it may remove."""
+        node.disk.on_renamed, node.disk.on_removed = (lambda source, target: None), (lambda path: None)
+
     def on_step(self, node: SimHost) -> None:
         if self._wrong:
             self.fail(self._wrong[0])
@@ -88,7 +92,7 @@ class DeletedFilesWait(ReplicaChecker):
         waiting, below = self._waiting[node.node_id], f"{source}/"
         for path in [it for it in waiting if it.startswith(below)]:
             known = waiting.pop(path)
-            if not target.endswith(DELETE_SUFFIX):  # else it goes with the directory
+            if parse_directory_name(target.rpartition("/")[2]) is not None:  # else it goes or stays with the directory
                 waiting[f"{target}/{path[len(below) :]}"] = known
         if target.endswith(DELETE_SUFFIX):
             waiting[target] = self._begin(node, source, is_snapshot=False)
@@ -160,20 +164,23 @@ class DeletedFilesWait(ReplicaChecker):
         for node in self.world.nodes.values():
             for path, known in self._waiting.get(node.node_id, {}).items():
                 waited_us = now_us - known.since_us
-                if known.most_ms is not None and waited_us > known.most_ms * 1000 + _GRACE_US and _is_online(node, path):
+                if known.most_ms is not None and waited_us > known.most_ms * 1000 + _GRACE_US and self._is_kept(node, path):
                     return f"node {node.node_id} still has {path} after {waited_us // 1000} ms; {known.most_ms} are configured"
         return None
 
+    def _is_kept(self, node: SimHost, path: str) -> bool:
+        """Return whether the node has the log of this file open, or the directory of what was a log."""
+        directory = path.rpartition("/")[0]
+        if directory.endswith(f"/{METADATA_TOPIC}-0"):
+            return node.started
+        broker = None if node.node is None else node.node.broker
+        online = () if broker is None else broker.log_dirs.online_directories()
+        if path.endswith(DELETE_SUFFIX):
+            return directory in online
+        return directory.rpartition("/")[0] in online and self._log_in(node, directory) is not None
+
     def _now_us(self) -> int:
         return self.world.cluster.loop.now_us()
-
-
-def _is_online(node: SimHost, path: str) -> bool:
-    broker = None if node.node is None else node.node.broker
-    online = (() if broker is None else broker.log_dirs.online_directories()) + (
-        f"{node.config.metadata_log_dir}/{METADATA_TOPIC}-0",
-    )
-    return any(path.startswith(f"{it}/") for it in online)
 
 
 def _marked(node: SimHost) -> Iterator[str]:
@@ -184,7 +191,7 @@ def _marked(node: SimHost) -> Iterator[str]:
                 stat = node.disk.stat(f"{path}/{name}")
                 if name.endswith(DELETE_SUFFIX):
                     yield f"{path}/{name}"
-                elif stat is not None and stat.is_dir:
+                elif stat is not None and stat.is_dir and parse_directory_name(name) is not None:
                     yield from (
                         f"{path}/{name}/{it}" for it in node.disk.listdir(f"{path}/{name}") if it.endswith(DELETED_SUFFIX)
                     )

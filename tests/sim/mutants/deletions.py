@@ -6,8 +6,10 @@ from kraftlite.broker.log_dirs import LogDirs
 from kraftlite.broker.log_dirs_purges_driver import Purges
 from kraftlite.log.deletion import DeletedFiles, Deletion
 from kraftlite.raft.core import RaftCore
+from kraftlite.replication.delete_records import DeleteRecordsPath
 from tests.sim.mutants.catalog import mutant
-from tests.sim.mutants.lenses import configured
+from tests.sim.mutants.cleaning import dark, much_is_deleted
+from tests.sim.mutants.lenses import configured, together
 from tests.sim.mutants.patching import Patch
 
 
@@ -62,3 +64,14 @@ def deleted_topics_stay(patch: Patch) -> None:
 def doomed_snapshots_go_at_once(patch: Patch) -> None:
     """RF-47: whoever downloads it just then has to begin anew."""
     patch.edit(RaftCore, "_clean", ("(ctx.now_ms + self.config.file_delete_delay_ms, doomed)", "(ctx.now_ms, doomed)"))
+
+
+@mutant(
+    "deletion-not-durable",
+    "DeleteRecords is answered before the new log start is on the disk",
+    expects=("47",),
+    lens=together(configured(log_flush_start_offset_checkpoint_interval_ms="60000"), much_is_deleted, dark),
+)
+def deletion_not_durable(patch: Patch) -> None:
+    """LG-40; KIP-107: what a client has deleted is there again behind a power cut."""
+    patch.edit(DeleteRecordsPath, "delete", ("self._logs.write_log_starts()", "pass"))
