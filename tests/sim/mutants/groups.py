@@ -17,6 +17,7 @@ from kraftlite.coordinator.modern.group import ConsumerGroup
 from kraftlite.coordinator.modern.groups import ConsumerGroups
 from kraftlite.coordinator.modern.journal import Journal
 from kraftlite.coordinator.offsets import Offsets
+from kraftlite.sim import schedule
 from kraftlite.sim.fault_plan import FaultPlan
 from kraftlite.sim.shape import Shape
 from kraftlite.sim.targets import node_ids, period_ms
@@ -240,3 +241,23 @@ def loads_what_is_committed_now(patch: Patch) -> None:
     """ML-22, KAFKA-9807's class: the high watermark of a new leader is behind, and offsets that are committed in the end are not
     in its memory."""
     patch.edit(PartitionLoader, "load", ("if not records and hw >= end:", "if not records:"))
+
+
+def without_faults(patch: Patch) -> None:
+    """Nothing fails, so that coordinators stay."""
+
+    def none(rng: random.Random, shape: Shape, duration_ms: int) -> list[FaultPlan]:
+        return []
+
+    patch.set(schedule, "draw", none)
+
+
+@mutant(
+    "deleted-topic-keeps-offsets",
+    "the offsets of a topic that is deleted stay",
+    expects=("42",),
+    lens=without_faults,
+)
+def deleted_topic_keeps_offsets(patch: Patch) -> None:
+    """CP-39: whoever reads a topic of the same name passes over its first records."""
+    patch.edit(Offsets, "_delete_topics", ("if gone:", "if False:"))
