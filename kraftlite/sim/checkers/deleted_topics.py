@@ -27,8 +27,8 @@ class _Doomed:
 
 
 class OffsetsOfDeletedTopics(GroupChecker, ReplicaChecker):
-    """What is committed for a partition when its topic is deleted is removed by the coordinator of the group, or whoever reads a
-    topic of the same name begins where the one before was read to.
+    """The coordinator of a group removes what is committed for a partition when its topic is deleted; else whoever reads a topic of
+    the same name would begin where the one before was read to.
 
     A coordinator that goes, or whose followers do, before it has written that, leaves the offsets to their expiry, as in Kafka:
     only one is judged of whose partition nothing has changed since."""

@@ -70,7 +70,7 @@ class DeletedFilesWait(ReplicaChecker):
             waiting[path] = _Waiting(*now, 0, most_ms)
 
     def on_death(self, node: SimHost, how: str) -> None:
-        """What its successor finds before it is watched, it may remove."""
+        """Stop watching: the next incarnation may remove what it finds before it is watched."""
         node.disk.on_renamed, node.disk.on_removed = (lambda source, target: None), (lambda path: None)
 
     def on_step(self, node: SimHost) -> None:
