@@ -27,7 +27,7 @@ class _Doomed:
 
 
 class OffsetsOfDeletedTopics(GroupChecker, ReplicaChecker):
-    """The coordinator of a group removes what is committed for a partition when its topic is deleted; else whoever reads a topic of
+    """The coordinator of a group removes what is committed for a partition whose topic is deleted; else whoever reads a topic of
     the same name would begin where the one before was read to.
 
     A coordinator that goes, or whose followers do, before it has written that, leaves the offsets to their expiry, as in Kafka:

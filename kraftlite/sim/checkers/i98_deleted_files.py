@@ -132,7 +132,8 @@ class DeletedFilesWait(ReplicaChecker):
         if directory.endswith(f"/{METADATA_TOPIC}-0"):
             delay_ms = node.tuning.metadata_file_delete_ms
             most_ms = delay_ms + node.tuning.metadata_cleaning_interval_ms if is_snapshot else None
-            return _Waiting(*now, delay_ms, most_ms, by_wall=not is_snapshot)
+            least_ms = delay_ms if node.started else 0  # a start removes what a crash has left at once
+            return _Waiting(*now, least_ms, most_ms, by_wall=not is_snapshot)
         log = self._log_in(node, directory)
         if log is None:  # it is not open yet, a copy, or what a copy has replaced
             return _Waiting(*now, 0, self._greatest_ms(node, directory))

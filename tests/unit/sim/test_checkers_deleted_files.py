@@ -12,7 +12,7 @@ from kraftlite.broker.log_dirs import LogDirs
 from kraftlite.log.log import Log
 from kraftlite.runtime.ports import Disk
 from kraftlite.runtime.trace.log import SegmentDeleted
-from kraftlite.sim.checkers.base import CheckerFactory
+from kraftlite.sim.checkers.base import CheckerFactory, Violation
 from kraftlite.sim.checkers.i98_deleted_files import DeletedFilesWait
 from tests.harness.orders_cluster import TP, Orders
 from tests.harness.violations import Cases, assert_found
@@ -195,3 +195,24 @@ def test_a_file_may_go_with_an_earlier_one_of_its_name(make: Callable[..., Delet
     cluster.disk.unlink(f"{path}.deleted")
     cluster.go(1_000)
     assert cluster.checker.judged == 1
+
+
+def remove_snapshot(cluster: Deleting) -> None:
+    path = f"{cluster.leader.config.metadata_log_dir}/__cluster_metadata-0/{1:020}-{1:010}.checkpoint"
+    cluster.disk.open(path, create=True).close()
+    cluster.disk.rename(path, f"{path}.deleted")
+    cluster.disk.unlink(f"{path}.deleted")
+    cluster.go(1_000)
+
+
+def test_a_snapshot_that_is_removed_at_once_is_found(make: Callable[..., Deleting]) -> None:
+    cluster = make(DeletedFilesWait)
+    with pytest.raises(Violation, match=r"checkpoint\.deleted after \d ms; 60000 are configured"):
+        remove_snapshot(cluster)
+
+
+def test_a_start_removes_snapshots_that_a_crash_has_left_at_once(make: Callable[..., Deleting]) -> None:
+    cluster = make(DeletedFilesWait)
+    assert cluster.leader.now is not None
+    cluster.leader.now.starting = None  # it is still at it
+    remove_snapshot(cluster)
