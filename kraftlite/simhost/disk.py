@@ -184,6 +184,10 @@ class MemDisk:
         self.tearing = random.Random(0)
         self.on_dropped: Callable[[str], None] = lambda path: None
         """Told of files of which a failed flush has dropped something."""
+        self.on_renamed: Callable[[str, str], None] = lambda source, target: None
+        """Told of what a process has renamed, through its mount."""
+        self.on_removed: Callable[[str], None] = lambda path: None
+        """Told of the file or the directory that a process has removed."""
         self.in_flight: dict[Inode, None] = {}
         self.bytes_written = 0
         self.syncs = 0
@@ -464,15 +468,18 @@ class Mount:
 
     def rename(self, source: str, target: str) -> None:
         self._live(source).rename(source, target)
+        self._disk.on_renamed(source, target)
 
     def link(self, source: str, target: str) -> None:
         self._live(target).link(source, target)
 
     def unlink(self, path: str) -> None:
         self._live(path).unlink(path)
+        self._disk.on_removed(path)
 
     def rmtree(self, path: str) -> None:
         self._live(path).rmtree(path)
+        self._disk.on_removed(path)
 
     def sync_dir(self, path: str) -> None:
         self._live(path).sync_dir(path)

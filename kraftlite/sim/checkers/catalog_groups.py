@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from kraftlite.sim.checkers.base import CheckerFactory
+from kraftlite.sim.checkers.deleted_topics import OffsetsOfDeletedTopics
 from kraftlite.sim.checkers.group_log import GroupWatch
 from kraftlite.sim.checkers.group_refusals import GroupRefusals
 from kraftlite.sim.checkers.i40_one_owner import OneOwner
@@ -18,6 +19,7 @@ GROUPS: Final[tuple[CheckerFactory, ...]] = (
     OneOwner,
     EpochsGrow,
     OffsetsKept,
+    OffsetsOfDeletedTopics,
     FencedMembers,
     LoadedGroups,
     GroupRefusals,

@@ -38,8 +38,10 @@ from kraftlite.sim.checkers.i48_offsets import OffsetsTold
 from kraftlite.sim.checkers.i49_log_upkeep import LogsKeptUp
 from kraftlite.sim.checkers.i55_follower_reads import FollowerReads
 from kraftlite.sim.checkers.i96_waits import WaitsEnd
+from kraftlite.sim.checkers.i98_deleted_files import DeletedFilesWait
 from kraftlite.sim.checkers.isr_lag import IsrLag
 from kraftlite.sim.checkers.isr_shrinks import ShrinksDeserved
+from kraftlite.sim.checkers.loads_end import LoadsEnd
 from kraftlite.sim.checkers.log_starts import LogStartsFounded
 from kraftlite.sim.checkers.losses_keeper import LossesKeeper
 from kraftlite.sim.checkers.producer_state import ProducerStateKept
@@ -59,6 +61,7 @@ REPLICATION_AND_HISTORY: Final[tuple[CheckerFactory, ...]] = (
     DeletionsEnd,
     OffsetsTold,
     LogsKeptUp,
+    DeletedFilesWait,
     LogMatching,
     ProducerStateKept,
     AppliedHw,
@@ -74,6 +77,7 @@ REPLICATION_AND_HISTORY: Final[tuple[CheckerFactory, ...]] = (
     IsrLag,
     ShrinksDeserved,
     WaitsEnd,
+    LoadsEnd,
     ConsistentReads,
     FollowerReads,
     NothingLost,

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
 from kraftlite.coordinator.core.placement import OFFSETS_TOPIC
 from kraftlite.log.batch import iter_batches, iter_records
 from kraftlite.log.control import EndTxnMarker, decode_control
 from kraftlite.model.producer import Producer
-from kraftlite.model.topic_partition import TopicPartition
+from kraftlite.model.topic_partition import TopicIdPartition, TopicPartition
 from kraftlite.sim.checkers.base import LivenessViolation, World
 from kraftlite.sim.checkers.group_log import group_facts
 from kraftlite.sim.checkers.history_checker import HistoryChecker
@@ -26,10 +26,13 @@ class TransactionsSeen(HistoryChecker):
     A record that a read_committed reader was given is in a transaction that its client asked to commit, and what it was given
     below its position is all that is committed there, in order. Of a transaction whose commit was acknowledged each record is
     there, once; of one that was not committed, none; of one whose fate its client does not know, all or none. A copier's output
-    has each record of its input up to the group's offset once, and no other."""
+    has each record of its input up to the group's offset once, and no other.
+
+    Nothing is asked of the records that a repeated marker has ended before their time, where invariant 66 excuses it."""
 
     def __init__(self, world: World) -> None:
         super().__init__(world)
+        self._ended_early: set[str] = set()
         self.seen = world.history.transactions
 
     def at_end(self) -> None:
@@ -82,9 +85,14 @@ class TransactionsSeen(HistoryChecker):
                     continue
                 if self.is_excused(tp, str(topic_id)):
                     continue
-                yield tp, self._committed_in(bytes(view.log.read(0, 1 << 30, up_to=view.log.hw)))
+                early = transaction_facts(self.world).ended_early.get(TopicIdPartition(topic_id, index), ())
+                yield (
+                    tp,
+                    self._committed_in(bytes(view.log.read(0, 1 << 30, up_to=view.log.hw)), {it.base_offset for it in early}),
+                )
 
-    def _committed_in(self, data: bytes) -> list[tuple[int, str]]:
+    def _committed_in(self, data: bytes, early: Collection[int]) -> list[tuple[int, str]]:
+        """`early`: the batches that were ended early, by their base offsets."""
         open_: dict[int, list[tuple[int, str]]] = defaultdict(list)
         found: list[tuple[int, str]] = []
         for header, raw in iter_batches(data):
@@ -96,7 +104,10 @@ class TransactionsSeen(HistoryChecker):
                         found += ended
                 else:
                     offset = header.base_offset + record.offset_delta
-                    open_[header.producer_id].append((offset, (record.value or b"").decode()))
+                    value = (record.value or b"").decode()
+                    open_[header.producer_id].append((offset, value))
+                    if header.base_offset in early:
+                        self._ended_early.add(value)
         return sorted(found)
 
     def _check_readings(self, committed: Committed) -> None:
@@ -109,6 +120,8 @@ class TransactionsSeen(HistoryChecker):
                     continue  # its partition may have lost the transaction that was open there
                 if tried is None:
                     self.fail(f"{where} was given {value} at offset {offset}, which nobody has sent in a transaction")
+                elif value in self._ended_early:
+                    continue
                 elif tried.outcome is Outcome.NOT_COMMITTED and not self.is_excused(reading.tp):
                     self.fail(
                         f"{where} was given {value} at offset {offset} of a transaction that was not committed: {tried.name}"
@@ -128,7 +141,7 @@ class TransactionsSeen(HistoryChecker):
             for _, value in records:
                 count[(tp, value)] += 1
         for tried in self.seen.tried:
-            here = [sent for sent in tried.sends if sent.tp in committed]
+            here = [sent for sent in tried.sends if sent.tp in committed and sent.value not in self._ended_early]
             there = [sent for sent in here if count[(sent.tp, sent.value)]]
             for sent in there:
                 if count[(sent.tp, sent.value)] > 1:
@@ -151,7 +164,9 @@ class TransactionsSeen(HistoryChecker):
         fetch is a write without records, which waits for what its coordinator has written and for nobody else (TG-04)."""
         if any(tp.topic in (*self.seen.topics, OFFSETS_TOPIC) for tp in self.world.losses.excused):
             return
-        copies = Counter(value.partition("#")[0] for records in committed.values() for _, value in records if "#" in value)
+        values = (value for records in committed.values() for _, value in records if "#" in value)
+        copies = Counter(it.partition("#")[0] for it in values if it not in self._ended_early)
+        early = {it.partition("#")[0] for it in self._ended_early}
         ends: dict[tuple[str | None, TopicPartition], int] = {}
         for tried in self.seen.tried:
             for tp, (_, end) in tried.moved.items() if tried.copier and tried.outcome is Outcome.COMMITTED else ():
@@ -163,5 +178,5 @@ class TransactionsSeen(HistoryChecker):
                 self.fail(f"{name} was copied {times} times")
         for (copier, tp), end in ends.items():
             for offset, _ in committed.get(tp, ()):
-                if copier and offset < end and copy_of(copier, tp, offset) not in copies:
+                if copier and offset < end and copy_of(copier, tp, offset) not in {*copies, *early}:
                     self.fail(f"{copy_of(copier, tp, offset)} was never copied; the offset of the group is {end}")

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import ClassVar, Final
 
 from kraftlite.coordinator.transactions.states import TransactionState
-from kraftlite.model.topic_partition import TopicIdPartition
+from kraftlite.model.ids import NodeId
+from kraftlite.model.messages.methods import WRITE_MARKERS
+from kraftlite.model.messages.transactions import WriteMarkersRequest
+from kraftlite.model.method import AnyMethod
+from kraftlite.model.topic_partition import TopicIdPartition, TopicPartition
 from kraftlite.sim.checkers.base import World
 from kraftlite.sim.checkers.replica_facts import may_forget_producers
 from kraftlite.sim.checkers.transaction_log import Deal, InLog, StateRecord, TransactionChecker
 from kraftlite.sim.workloads.transactions_history import HANGING
+
+_HAS_EPOCHS: Final = 2
+"""The `transaction.version` from which each transaction has an epoch of its own."""
 
 
 class TransactionOutcomes(TransactionChecker):
@@ -18,9 +25,13 @@ class TransactionOutcomes(TransactionChecker):
     committed log of a partition a marker ends the batches of its own transaction, and of no other, and a coordinator that was
     replaced writes none behind those of its successors (TP-21). A transaction is complete
     when its marker is committed in all of its partitions that are still there. At rest none is open. Where transactions hang,
-    only that is asked for, and that no marker is of a coordinator that was replaced."""
+    only that is asked for, and that no marker is of a coordinator that was replaced.
+
+    One thing is excused, as nobody can tell such markers apart (TP-22): below transaction.version 2, a message that left before
+    the transaction was complete may come once more when the next one of the same epoch is open, and its marker ends that."""
 
     numbers: ClassVar[tuple[int, ...]] = (66,)
+    only_methods = (WRITE_MARKERS,)
 
     def __init__(self, world: World) -> None:
         super().__init__(world)
@@ -28,6 +39,17 @@ class TransactionOutcomes(TransactionChecker):
         """Per partition and producer id, the batches of its committed log without a marker behind them."""
         self._coordinators: dict[tuple[TopicIdPartition, int], int] = {}
         """Per partition and producer id, the coordinator epoch of its last marker."""
+        self._sent: dict[tuple[Deal, TopicPartition], int] = {}
+        """The number of messages of old versions that left with a marker of this transaction while it was not complete."""
+        self._written: dict[tuple[Deal, TopicIdPartition], int] = {}
+        """The number of markers of this transaction that are committed there."""
+
+    def on_call(self, source: NodeId, target: NodeId, method: AnyMethod, request: object) -> None:
+        for it in request.markers if isinstance(request, WriteMarkersRequest) else ():
+            tp = TopicPartition(it.topic, it.partition)
+            deal = self._deal_marked(it.producer_id, it.producer_epoch, tp, it.commit)
+            if deal is not None and not deal.complete and it.transaction_version < _HAS_EPOCHS:
+                self._sent[deal, tp] = self._sent.get((deal, tp), 0) + 1
 
     def on_appended(self, it: InLog) -> None:
         if it.tp.topic == HANGING:
@@ -54,12 +76,21 @@ class TransactionOutcomes(TransactionChecker):
             self.fail(f"{where} is no part of {deal.name}, which has {sorted(deal.partitions)}")
 
     def _deal_of_marker(self, it: InLog) -> Deal | None:
-        """The last transaction that was decided so, in which the partition is."""
         assert it.marker is not None
-        for deal in reversed(self.transactions.decided.get((it.batch.producer_id, it.batch.producer_epoch), [])):
-            if it.tp in deal.partitions and deal.commit == it.marker.commit:
+        return self._deal_marked(it.batch.producer_id, it.batch.producer_epoch, it.tp, it.marker.commit)
+
+    def _deal_marked(self, producer_id: int, epoch: int, tp: TopicPartition, commit: bool) -> Deal | None:
+        """The last transaction that was decided so, in which the partition is."""
+        for deal in reversed(self.transactions.decided.get((producer_id, epoch), [])):
+            if tp in deal.partitions and deal.commit == commit:
                 return deal
         return None
+
+    def _came_again(self, it: InLog, deal: Deal | None, ended: Deal) -> bool:
+        """Return whether this marker of `deal` is from a message that came late, and none can know that `ended` is not meant."""
+        if deal is None or (ended.producer_id, ended.epoch) != (deal.producer_id, deal.marker_epoch):
+            return False
+        return 1 < self._written[deal, it.key] <= 1 + self._sent.get((deal, it.tp), 0)
 
     def on_committed(self, it: InLog) -> None:
         by_producer = self._open.setdefault(it.key, {})
@@ -70,11 +101,17 @@ class TransactionOutcomes(TransactionChecker):
         deal = self._deal_of_marker(it)
         if deal is not None:
             deal.marked[it.key] = None
+            self._written[deal, it.key] = self._written.get((deal, it.key), 0) + 1
         for batch in by_producer.pop(it.batch.producer_id, ()):
-            if batch.deal is not None and batch.deal is not deal and it.tp.topic != HANGING:
+            ended = batch.deal
+            if ended is None or ended is deal or it.tp.topic == HANGING:
+                continue
+            if self._came_again(it, deal, ended):
+                self.transactions.ended_early.setdefault(it.key, []).append(batch.batch)
+            else:
                 self.fail(
                     f"{it.tp}: the marker {it.batch} of {'nothing' if deal is None else deal.name} ends {batch.batch} of "
-                    f"{batch.deal.name}"
+                    f"{ended.name}"
                 )
 
     def _check_coordinator(self, it: InLog) -> None:

@@ -86,6 +86,8 @@ class TransactionFacts:
         self.in_log: dict[TopicIdPartition, dict[Batch, InLog]] = {}
         self.ends: dict[TopicIdPartition, int] = {}
         """The end of what has been read of each log."""
+        self.ended_early: dict[TopicIdPartition, list[Batch]] = {}
+        """Batches that a repeated marker of an earlier transaction has ended, where nobody could tell that it was one."""
         self.unjudged = False
         """`__transaction_state` may have lost something: nothing is known of transactions any more."""
 

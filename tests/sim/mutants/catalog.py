@@ -54,6 +54,7 @@ MODULES: Final = (
     "sink",
     "transaction_ends",
     "moves",
+    "deletions",
 )
 
 Change = Callable[[Patch], None]
@@ -77,6 +78,7 @@ AREA_THEMES: Final = {
     "sink": SINK,
     "transaction_ends": TRANSACTIONS,
     "moves": ADMIN,
+    "deletions": LOGS,
 }
 """The themes in which the mutants of an area are hunted; all others in plain runs."""
 

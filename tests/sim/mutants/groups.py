@@ -2,19 +2,29 @@
 
 from __future__ import annotations
 
+import itertools
+import random
+from collections.abc import Sequence
+
 from kraftlite.coordinator.classic.group import Group
 from kraftlite.coordinator.classic.groups import Groups
 from kraftlite.coordinator.classic.rebalance import Rebalances
 from kraftlite.coordinator.core.effects import Effects
+from kraftlite.coordinator.core.loader import PartitionLoader
 from kraftlite.coordinator.core.shard_driver import ShardDriver
 from kraftlite.coordinator.modern import reconcile
 from kraftlite.coordinator.modern.group import ConsumerGroup
 from kraftlite.coordinator.modern.groups import ConsumerGroups
 from kraftlite.coordinator.modern.journal import Journal
 from kraftlite.coordinator.offsets import Offsets
+from kraftlite.sim import schedule
+from kraftlite.sim.fault_plan import FaultPlan
+from kraftlite.sim.shape import Shape
+from kraftlite.sim.targets import node_ids, period_ms
 from kraftlite.sim.workloads import groups as workload
 from kraftlite.sim.workloads.group_classic import ClassicMember
 from tests.sim.mutants.catalog import mutant
+from tests.sim.mutants.lenses import playing
 from tests.sim.mutants.patching import Patch
 
 
@@ -207,3 +217,47 @@ def patient_sessions(patch: Patch) -> None:
 def static_member_dropped(patch: Patch) -> None:
     """CP-34, KAFKA-10284: a rolling restart of static members makes a rebalance of each, which they are there to avoid."""
     patch.edit(Rebalances, "_complete_join", (" and member.instance_id is None", ""))
+
+
+def cut_off_successors(rng: random.Random, shape: Shape, at_ms: int) -> Sequence[FaultPlan]:
+    """A broker goes just when the others cannot reach each other: what its successor leads is not committed for a while."""
+    brokers = node_ids(shape, "broker")
+    for_ms = period_ms(shape, "broker.session.timeout.ms", 9_000) + rng.randint(1_500, 3_000)
+    pairs = itertools.combinations(brokers, 2)
+    return [
+        FaultPlan(at_ms=at_ms + 20, kind="kill", target=rng.choice(brokers), for_ms=for_ms),
+        *(FaultPlan(at_ms=at_ms, kind="refuse", target=a, other=b, for_ms=for_ms) for a, b in pairs),
+    ]
+
+
+@mutant(
+    "loads-what-is-committed-now",
+    "a coordinator that loads does not wait for what is not committed yet",
+    expects=("44", "68"),
+    shape="3+3",
+    lens=playing(cut_off_successors, 1_500),
+)
+def loads_what_is_committed_now(patch: Patch) -> None:
+    """ML-22, KAFKA-9807's class: the high watermark of a new leader is behind, and offsets that are committed in the end are not
+    in its memory."""
+    patch.edit(PartitionLoader, "load", ("if not records and hw >= end:", "if not records:"))
+
+
+def without_faults(patch: Patch) -> None:
+    """Nothing fails, so that coordinators stay."""
+
+    def none(rng: random.Random, shape: Shape, duration_ms: int) -> list[FaultPlan]:
+        return []
+
+    patch.set(schedule, "draw", none)
+
+
+@mutant(
+    "deleted-topic-keeps-offsets",
+    "the offsets of a topic that is deleted stay",
+    expects=("42",),
+    lens=without_faults,
+)
+def deleted_topic_keeps_offsets(patch: Patch) -> None:
+    """CP-39: whoever reads a topic of the same name passes over its first records."""
+    patch.edit(Offsets, "_delete_topics", ("if gone:", "if False:"))

@@ -151,3 +151,23 @@ def test_a_clock_whose_rate_changes_never_goes_back_and_never_fires_early() -> N
     loop.run_until_complete(scenario())
     assert fired == [1_000]
     loop.close()
+
+
+def test_what_a_process_renames_and_removes_is_told_and_what_the_simulation_does_is_not() -> None:
+    disk = MemDisk()
+    told: list[str] = []
+    disk.on_renamed = lambda source, target: told.append(f"{source} to {target}")
+    disk.on_removed = lambda path: told.append(f"no {path}")
+    opened(disk)
+    process = disk.mount()
+    process.rename("/d/f", "/d/g")
+    process.unlink("/d/g")
+    process.mkdir("/d/e")
+    process.rmtree("/d/e")
+    with pytest.raises(FileNotFoundError):
+        process.unlink("/d/g")
+    assert told == ["/d/f to /d/g", "no /d/g", "no /d/e"]
+    disk.makedirs("/d/h")
+    disk.rename("/d/h", "/d/i")
+    disk.rmtree("/d/i")
+    assert len(told) == 3
