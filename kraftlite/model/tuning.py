@@ -49,9 +49,10 @@ class Tuning:
     """A snapshot that could not be written is tried again after it (ML-20)."""
     # replication
     partitions_per_step: int = 16
-    """Replicas that are made or deleted before the loop gets a turn: heartbeats and fetches must not wait for thousands."""
+    """Replicas that are made, deleted or told a new ISR before the loop gets a turn: heartbeats and fetches must not wait for
+    thousands."""
     roles_per_step: int = 128
-    """The same of replicas that are here and change their role or their ISR: about five milliseconds."""
+    """The same of replicas that are here and get a new leader, for which somebody waits: about five milliseconds."""
     isr_changes_per_request: int = 10_000
     follower_sessions: int = 1_000
     follower_session_idle_ms: int = 120_000

@@ -195,8 +195,8 @@ class ReplicaManager:
             pass
 
     def apply_delta_steps(self, delta: TopicsDelta, image: MetadataImage) -> Iterator[None]:
-        """Apply a delta as `apply_delta` does, but stop after every `partitions_per_step` replicas that come or go, or
-        `roles_per_step` that change, when more are to come.
+        """Apply a delta as `apply_delta` does, but stop after every `partitions_per_step` replicas, or `roles_per_step`
+        that get a new leader, when more are to come.
 
         In between everything may happen, and `add_delta` adds what comes next: a replica that has its turn later is as before, a
         new one unknown (NOT_LEADER_OR_FOLLOWER, and clients come again).

@@ -35,6 +35,8 @@ class RoleQueue:
     nobody for an ISR that has changed. New replicas come in the order of their partitions, whatever their role: all brokers make
     the replicas of a partition at about the same time then, and no leader waits for followers that come last elsewhere.
 
+    What nobody waits for takes small steps, as new replicas do: clients are served between them.
+
     Iterate over it for what is to be done, with its cost; `per_step` of that may be spent before the loop gets a turn.
     """
 
@@ -74,7 +76,7 @@ class RoleQueue:
 
     def __iter__(self) -> Iterator[tuple[int, Callable[[], None]]]:
         replica, role = self._replica_cost, self._role_cost
-        turns = ((self._elected, role), (self._moved, role), (self._new, replica), (self._rest, role))
+        turns = ((self._elected, role), (self._moved, role), (self._new, replica), (self._rest, replica))
         while True:
             if self._unread:
                 count, read = self._unread.popleft()
