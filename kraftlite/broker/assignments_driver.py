@@ -69,11 +69,11 @@ class AssignmentReporter:
 
     def hosted(self, tp: TopicPartition, topic_id: UUID, assigned: UUID | None) -> None:
         """Metadata places a replica of ours in `assigned`; say so where it is elsewhere. None: no directory is assigned."""
-        level = self._image().features.metadata_version
-        if level is None or not supports_directories(level):
-            return
         actual = self._logs.standing(tp, topic_id)
-        if actual is not None and actual != assigned:
+        if actual is None or actual is assigned or actual == assigned:
+            return  # nearly always, and asked of every replica that changes
+        level = self._image().features.metadata_version
+        if level is not None and supports_directories(level):
             self.report(topic_id, tp.partition, actual)
 
     def report(self, topic_id: UUID, partition: int, directory_id: UUID) -> None:

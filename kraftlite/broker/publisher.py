@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Protocol
 from uuid import UUID
@@ -36,7 +36,9 @@ class AppliesMetadata(Protocol):
 
     def apply_delta_steps(self, delta: TopicsDelta, image: MetadataImage) -> Iterator[None]: ...
 
-    def handle_image(self, image: MetadataImage) -> None: ...
+    def add_delta(self, delta: TopicsDelta, image: MetadataImage) -> None: ...
+
+    def handle_image_steps(self, image: MetadataImage) -> Iterator[None]: ...
 
     def announce_log_config(self, topic: str, config: LogConfig) -> None: ...
 
@@ -87,9 +89,9 @@ class BrokerMetadataPublisher:
 
     An update is applied at once, but for one that changes so many replicas that the loop would stand still: the rest of it is
     done by a task, a step a turn, and updates that arrive meanwhile wait behind it in order. Until then the cache shows what
-    is being applied: clients that come to a replica too early are told NOT_LEADER_OR_FOLLOWER and come again. Updates that wait
-    are applied as one where no configuration changes: what is news for a replica comes first in one update, and must not wait
-    until the one before has dealt with everything else (a failover of 50,000 partitions is five updates).
+    is being applied: clients that come to a replica too early are told NOT_LEADER_OR_FOLLOWER and come again. Updates that
+    wait become one with it where no configuration changes: a new leader is urgent, and must not wait until the update before has
+    dealt with everything else (a failover of 50,000 partitions is five updates).
 
     The first update loads and recovers every log before anything else is applied, so it is always done by a task.
     `wait_first_publish` returns when it is applied in full, and raises Fault when the publisher was closed before.
@@ -203,16 +205,9 @@ class BrokerMetadataPublisher:
         try:
             await self._take(steps)
             while self._waiting:
-                await self._take(self._apply(self._next()))
+                await self._take(self._apply(self._waiting.popleft()))
         finally:
             self._task = None
-
-    def _next(self) -> _Update:
-        """The update that has waited longest, as one with those behind it where that may be."""
-        updates = [self._waiting.popleft()]
-        while updates[-1].merges and self._waiting and self._waiting[0].merges:
-            updates.append(self._waiting.popleft())
-        return updates[0] if len(updates) == 1 else _Update.merged(updates)
 
     async def _take(self, steps: Iterator[None]) -> None:
         more = True
@@ -227,28 +222,56 @@ class BrokerMetadataPublisher:
             self._guard(step)
 
     def _apply(self, update: _Update) -> Iterator[None]:
-        """One update; pauses where the loop should have a turn."""
-        image, topics, configs = update.image, update.topics, update.configs
-        self._cache.set_image(image)
-        self._configs.set_image(image)
-        if configs is not None or update.registrations:
-            self._cordon(image)
-        self._on_quotas(image.client_quotas)
-        if topics is not None and configs is not None:
+        """One update, and those that come meanwhile where they may be one; pauses where the loop should have a turn."""
+        configs = update.configs
+        self._show(update)
+        if update.topics is not None and configs is not None:
             for topic in self._topics_of(configs):
                 self._replicas.announce_log_config(topic, self._configs.log_config_for(topic))
-        if topics is not None:
-            yield from self._replicas.apply_delta_steps(topics, image)
+        if update.topics is not None:
+            update = yield from self._apply_topics(update, update.topics)
+            assert update.topics is not None
             for coordinator in self._coordinators:
-                coordinator.replicas_applied(topics, image)
+                coordinator.replicas_applied(update.topics, update.image)
+        image = update.image
         if configs is not None:
             self._apply_configs(configs)
             for coordinator in self._coordinators:
                 coordinator.configs_applied(image)
-        self._replicas.handle_image(image)
+        yield from self._replicas.handle_image_steps(image)
         if update.registrations:
             self._refresh_registration(image)
         self._applied_offset = image.offset
+
+    def _show(self, update: _Update) -> None:
+        self._cache.set_image(update.image)
+        self._configs.set_image(update.image)
+        if update.configs is not None or update.registrations:
+            self._cordon(update.image)
+        self._on_quotas(update.image.client_quotas)
+
+    def _apply_topics(self, update: _Update, topics: TopicsDelta) -> Generator[None, None, _Update]:
+        """Return the update that has been applied: others may have joined it. An error ends this one; they come again, alone."""
+        updates, done = [update], False
+        try:
+            for _ in self._replicas.apply_delta_steps(topics, update.image):
+                yield
+                self._join(updates)
+            done = True
+        finally:
+            if not done:
+                self._waiting.extendleft(reversed(updates[1:]))
+        return update if len(updates) == 1 else _Update.merged(updates)
+
+    def _join(self, updates: list[_Update]) -> None:
+        """Make what waits one with the updates that are being applied, where that may be."""
+        most = self._ports.tuning.updates_joined
+        while updates[-1].merges and self._waiting and self._waiting[0].merges and len(updates) < most:
+            update = self._waiting.popleft()
+            updates.append(update)
+            self._show(update)
+            if update.topics is not None:
+                self._replicas.add_delta(update.topics, update.image)
 
     def _apply_configs(self, changed: tuple[tuple[int, str], ...]) -> None:
         if any(self._configs.concerns_this_broker(kind, name) for kind, name in changed):

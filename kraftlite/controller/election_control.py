@@ -175,13 +175,25 @@ class ElectionControl:
         else:
             yield from self.broker_lost(broker_id, records)
 
-    def fence(self, broker_id: NodeId, records: list[MetadataRecord]) -> Steps[None]:
-        """Fence a broker: the partition changes come first, the fencing itself is written last (CM-10)."""
-        yield from self.broker_leaves(broker_id, records)
-        records.append(self._fenced(broker_id))
+    def fence(
+        self,
+        broker_id: NodeId,
+        records: list[MetadataRecord],
+        partitions: Sequence[PartitionRef] | None = None,
+        *,
+        last: bool = True,
+    ) -> Steps[None]:
+        """Fence a broker: the partition changes come first, the fencing itself is written last (CM-10). `partitions`: of all
+        that it leaves, these now; `last`: none are left after them."""
+        found = self._state.partitions_with_broker_in_isr(broker_id) if partitions is None else partitions
+        yield from self.leader_and_isr_updates(found, records, removed=broker_id)
+        if last:
+            registration = self._cluster.brokers[broker_id]
+            epoch = registration.broker_epoch
+            records.append(BrokerRegistrationChangeRecord(broker_id=broker_id, broker_epoch=epoch, fenced=True))
 
     def fence_in_parts(self, broker_id: NodeId, size: int, response: R, cause: str) -> Steps[ControllerResult[R]]:
-        """Fence a broker as `fence` does, `size` partitions at a time: each part is on its way while the next is computed."""
+        """Fence a broker, `size` partitions at a time: each part is on its way while the next is computed."""
         return self._fence_from(0, self._state.partitions_with_broker_in_isr(broker_id), broker_id, size, response, cause)
 
     def _fence_from(
@@ -189,17 +201,10 @@ class ElectionControl:
     ) -> Steps[ControllerResult[R]]:
         records: list[MetadataRecord] = []
         end = start + size
-        yield from self.leader_and_isr_updates(partitions[start:end], records, removed=broker_id)
-        rest = None
-        if end < len(partitions):
-            rest = partial(self._fence_from, end, partitions, broker_id, size, response, cause)
-        else:
-            records.append(self._fenced(broker_id))
+        last = end >= len(partitions)
+        yield from self.fence(broker_id, records, partitions[start:end], last=last)
+        rest = None if last else partial(self._fence_from, end, partitions, broker_id, size, response, cause)
         return ControllerResult(records=records, response=response, cause=cause, rest=rest)
-
-    def _fenced(self, broker_id: NodeId) -> BrokerRegistrationChangeRecord:
-        registration = self._cluster.brokers[broker_id]
-        return BrokerRegistrationChangeRecord(broker_id=broker_id, broker_epoch=registration.broker_epoch, fenced=True)
 
     def unfence(self, broker_id: NodeId, records: list[MetadataRecord], offline: Collection[UUID] = ()) -> Steps[None]:
         """The registration first, then elections for what this broker can revive (CM-11); `offline`: its directories in which

@@ -49,7 +49,10 @@ class Tuning:
     """A snapshot that could not be written is tried again after it (ML-20)."""
     # replication
     partitions_per_step: int = 16
-    """Replicas that change their role before the loop gets a turn: heartbeats and fetches must not wait for thousands."""
+    """Replicas that are made, deleted or told a new ISR before the loop gets a turn: heartbeats and fetches must not wait for
+    thousands."""
+    roles_per_step: int = 128
+    """The same of replicas that are here and get a new leader, for which somebody waits: about five milliseconds."""
     isr_changes_per_request: int = 10_000
     follower_sessions: int = 1_000
     follower_session_idle_ms: int = 120_000
@@ -60,6 +63,8 @@ class Tuning:
     deadline_granularity_ms: int = 16
     """Deadlines of parked requests are rounded up to a multiple of it: what expires together shares one timer."""
     # broker
+    updates_joined: int = 100
+    """Updates of the metadata that become one while it is applied: what is left of the first must not wait for ever."""
     first_retention_ms: int = 30_000
     """Retention begins so long after the start."""
     logs_per_turn: int = 16

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any, BinaryIO, Final
@@ -26,23 +26,31 @@ _quoted: Final = json.encoder.encode_basestring
 _INTS: Final = {int}
 
 
+def _partition(tp: TopicPartition) -> str:
+    return f"[{_quoted(tp.topic)},{tp.partition}]"
+
+
+def _tuple(values: tuple[Any, ...]) -> str:
+    if _INTS.issuperset(map(type, values)):
+        return f"[{','.join(map(str, values))}]"
+    return _encode(values)
+
+
+_ENCODE: Final[Mapping[type, Callable[[Any], str]]] = {
+    int: int.__repr__,
+    bool: {True: "true", False: "false"}.__getitem__,
+    str: _quoted,
+    TopicPartition: _partition,
+    tuple: _tuple,
+}
+"""Encodings of what events are full of, in less than half of the time that `json` takes."""
+
+
 def as_line(wall_ms: int, node_id: NodeId, event: str, facts: dict[str, Any]) -> str:
-    """The line of an event: what `json` makes of it, in half the time for what events are full of. A node that takes over writes
-    one for each partition."""
-    line = f'{{"ts":{wall_ms},"node":{node_id},"event":"{event}"'
-    for name, value in facts.items():
-        kind = type(value)
-        if kind is int:
-            line += f',"{name}":{value}'
-        elif kind is str:
-            line += f',"{name}":{_quoted(value)}'
-        elif kind is TopicPartition:
-            line += f',"{name}":[{_quoted(value.topic)},{value.partition}]'
-        elif kind is tuple and _INTS.issuperset(map(type, value)):
-            line += f',"{name}":[{",".join(map(str, value))}]'
-        else:
-            line += f',"{name}":{_encode(value)}'
-    return line + "}\n"
+    """The line of an event: what `json` makes of it. A node that takes over writes one for each partition."""
+    encode = _ENCODE.get
+    found = [f',"{name}":{encode(type(value), _encode)(value)}' for name, value in facts.items()]
+    return f'{{"ts":{wall_ms},"node":{node_id},"event":"{event}"{"".join(found)}}}\n'
 
 
 class TimelineFile:

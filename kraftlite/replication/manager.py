@@ -5,10 +5,7 @@ Source: Kafka's ReplicaManager; RP-01 to RP-39, RP-41; ML-17, ML-21.
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import partial
-from operator import itemgetter
 from typing import TYPE_CHECKING, Final
 from uuid import UUID
 
@@ -46,6 +43,7 @@ from kraftlite.replication.partition import Partition, PartitionEnv
 from kraftlite.replication.ports import ControllerChannel, LogProvider
 from kraftlite.replication.produce import ProducePath
 from kraftlite.replication.purgatory import Deadlines
+from kraftlite.replication.role_queue import LOOKS_PER_ROLE, RoleQueue
 from kraftlite.replication.service import ReplicaService
 from kraftlite.replication.states import Looks, state_of
 from kraftlite.replication.table import PartitionTable
@@ -53,7 +51,7 @@ from kraftlite.replication.throttle import ReplicationThrottles
 from kraftlite.runtime.ports import Handlers, Ports, TaskHandle
 
 if TYPE_CHECKING:
-    from kraftlite.metadata.delta import LocalChanges, LocalPartition, TopicsDelta
+    from kraftlite.metadata.delta import LocalPartition, TopicsDelta
 
 __all__ = [
     "FetchEntry",
@@ -67,7 +65,7 @@ __all__ = [
 ]
 
 _STEPS_PER_FETCH: Final = 32
-"""The steps of a delta whose partitions are named to their leaders together."""
+"""So many times `partitions_per_step` partitions are named to their leaders together."""
 
 
 class ReplicaManager:
@@ -134,6 +132,14 @@ class ReplicaManager:
         self._failed_directories = 0
         """The number of those whose replicas were taken offline."""
         self._known_brokers: Mapping[NodeId, BrokerRegistration] | None = None
+        self._roles = RoleQueue(
+            config.broker_id,
+            lambda: table.by_tp,
+            ports.tuning,
+            lead=self._lead,
+            follow=self._follow,
+            delete=self._delete,
+        )
 
     # --- life ---------------------------------------------------------------------------------------------------------
 
@@ -165,9 +171,10 @@ class ReplicaManager:
         while True:
             await self._clock.sleep(max(1, self._config.lag_time_max_ms // 2))
             self.drop_failed_logs()
-            now_ms = self._clock.now_ms()
-            for partition in list(self._table.by_tp.values()):
-                partition.check_isr(now_ms)
+            for count, partition in enumerate(list(self._table.by_tp.values()), 1):
+                partition.check_isr(self._clock.now_ms())
+                if count % (LOOKS_PER_ROLE * self._ports.tuning.roles_per_step) == 0:
+                    await self._clock.sleep(0)
 
     async def _checkpoint_hws(self) -> None:
         while True:
@@ -188,60 +195,55 @@ class ReplicaManager:
             pass
 
     def apply_delta_steps(self, delta: TopicsDelta, image: MetadataImage) -> Iterator[None]:
-        """Apply a delta as `apply_delta` does, but stop after every `partitions_per_step` partitions when more are to come.
+        """Apply a delta as `apply_delta` does, but stop after every `partitions_per_step` replicas, or `roles_per_step`
+        that get a new leader, when more are to come.
 
-        In between everything may happen but other metadata: a replica that has its turn later is as before, a new one unknown
-        (NOT_LEADER_OR_FOLLOWER, and clients come again). What somebody waits for comes first: new leaders, and then those who
-        have a new leader. An ISR that has changed can wait.
+        In between everything may happen, and `add_delta` adds what comes next: a replica that has its turn later is as before, a
+        new one unknown (NOT_LEADER_OR_FOLLOWER, and clients come again).
         """
-        self._table.image = image
-        changes = delta.local_changes(self._config.broker_id)
-        deletes: Iterator[Callable[[], None]] = (partial(self._delete, tp, topic_id) for tp, topic_id in changes.deletes)
-        actions: Iterator[Callable[[], None]] = itertools.chain(deletes, self._in_turn(changes))
-        at_once = self._ports.tuning.partitions_per_step
-        for count, action in enumerate(actions):
-            if count and count % at_once == 0:
-                self._fetchers.gather(_STEPS_PER_FETCH * at_once)
-                yield
-            action()
+        self.add_delta(delta, image)
+        gathered = _STEPS_PER_FETCH * self._ports.tuning.partitions_per_step
+        spent = 0
+        try:
+            for cost, action in self._roles:
+                if spent >= self._roles.per_step:
+                    spent = 0
+                    self._fetchers.gather(gathered)
+                    yield
+                action()
+                spent += cost
+        finally:
+            self._roles.clear()
         self._fetchers.settle()
         self._service.sessions.metadata_changed()
 
-    def _in_turn(self, changes: LocalChanges) -> Iterator[Callable[[], None]]:
-        """Order what is to be led and followed: first where a leader is new, then replicas that are new here, then the rest.
-
-        New replicas come in the order of their partitions, whatever their role: all brokers make the replicas of a partition at
-        about the same time then, and no leader waits for followers that come last elsewhere.
-        """
-        known = self._table.by_tp
-        first: list[Callable[[], None]] = []
-        moved: list[Callable[[], None]] = []
-        new: list[tuple[TopicPartition, Callable[[], None]]] = []
-        rest: list[Callable[[], None]] = []
-        for leads, found in ((True, changes.leaders), (False, changes.followers)):
-            for tp, local in found.items():
-                action = partial(self._lead if leads else self._follow, tp, local)
-                partition = known.get(tp)
-                if partition is None or (partition.topic_id is not local.topic_id and partition.topic_id != local.topic_id):
-                    new.append((tp, action))
-                elif partition.leader_epoch == local.registration.leader_epoch:
-                    rest.append(action)
-                else:
-                    (first if leads else moved).append(action)
-        new.sort(key=itemgetter(0))
-        return itertools.chain(first, moved, map(itemgetter(1), new), rest)
+    def add_delta(self, delta: TopicsDelta, image: MetadataImage) -> None:
+        """The delta that follows the one that is being applied becomes one with it: its new leaders come before all that is
+        left."""
+        self._table.image = image
+        self._roles.add(delta)
 
     def handle_image(self, image: MetadataImage) -> None:
         """Brokers may have come, gone, moved or been fenced: who may join an ISR, and where leaders are found."""
+        for _ in self.handle_image_steps(image):
+            pass
+
+    def handle_image_steps(self, image: MetadataImage) -> Iterator[None]:
+        """Do as `handle_image` does, but stop after every `roles_per_step` partitions that are led here. No other metadata may
+        come in between."""
         known = self._known_brokers
         self._table.image, self._known_brokers = image, image.cluster.brokers
         if known is image.cluster.brokers:
             return
-        now_ms = self._clock.now_ms()
+        self._fetchers.wake_all()
+        at_once, count = self._ports.tuning.roles_per_step, 0
         for partition in list(self._table.by_tp.values()):
             if partition.leader is not None:
-                self._guarded(partition, lambda p=partition: p.recheck(now_ms))  # type: ignore[misc]
-        self._fetchers.wake_all()
+                if count and count % at_once == 0:
+                    yield
+                count += 1
+                now_ms = self._clock.now_ms()
+                self._guarded(partition, lambda p=partition, now_ms=now_ms: p.recheck(now_ms))  # type: ignore[misc]
 
     def _lead(self, tp: TopicPartition, local: LocalPartition) -> None:
         registration = local.registration

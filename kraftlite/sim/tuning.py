@@ -35,6 +35,8 @@ CHOICES: Final[Mapping[str, Sequence[int]]] = {
     "group_load_bytes": (1, 200, 2_000),
     "producer_epochs": (1, 2, 5, 30),
     "directory_report_ms": (50, 500, 3_000),
+    "roles_per_step": (1, 2, 5),
+    "updates_joined": (1, 2, 5),
 }
 
 

@@ -5,6 +5,10 @@
 beside each time is what the nodes used meanwhile: on a busy machine it says more than the time does. A client looks from outside:
 it asks a broker for the metadata of one topic after the other, and each leader for the end of each of its partitions. Where a
 failover is measured it asks those that may lead what the killed broker led, and nothing else (`asking`).
+
+"Beyond the session" is beyond nine seconds after the kill. The session began with the last heartbeat, up to two seconds before
+that, so it may be over sooner, and the figure below zero; "after the session" counts from when the controller saw it end, as its
+trace says, and is told of kraftlite alone.
 """
 
 from __future__ import annotations
@@ -21,6 +25,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
+from kraftlite.obs.timeline import read_timelines
+from kraftlite.runtime.trace.controller import BrokerSessionExpired
 from tests.bench.asking import Asker, all_led
 from tests.bench.cluster import BenchCluster, cpu_s, until
 from tests.bench.failover import admin, serves
@@ -49,6 +55,8 @@ class Side:
     pids: Callable[[], dict[str, int]]
     kill: Callable[[int], None]
     start: Callable[[int], None]
+    session_over: Callable[[int], float | None] = lambda broker: None
+    """The wall time at which the controller saw the session of a broker end; None: nobody says."""
     figures: dict[str, Any] = field(default_factory=dict)
 
     def cpu_s(self) -> dict[str, float]:
@@ -97,11 +105,21 @@ def kraftlite() -> Iterator[Side]:
             pids,
             kill=lambda broker: os.kill(nodes[broker].pid, signal.SIGKILL),
             start=lambda broker: cluster.start_node(broker),
+            session_over=lambda broker: _session_over(cluster.data_dir, broker),
         )
         yield side
         began = time.perf_counter()
         cluster.down()
         side.tell("down --wipe, s", round(time.perf_counter() - began, 1))
+
+
+def _session_over(data_dir: Path, broker: int) -> float | None:
+    ended = [
+        event["ts"] / 1_000
+        for event in read_timelines(data_dir.glob("node-*/trace.jsonl"))
+        if event["event"] == BrokerSessionExpired.event and event["broker_id"] == broker
+    ]
+    return max(ended, default=None)
 
 
 @contextmanager
@@ -212,6 +230,10 @@ def measure(side: Side, count: int, steps: Sequence[str]) -> dict[str, Any]:
             killed = time.perf_counter()
             side.kill(victim)
             first = all_led(asker, led, WAIT_S)
+            last = time.time()
+        over = side.session_over(victim)
+        if over is not None:
+            side.tell("killed: led elsewhere, after the session, s", round(last - over, 1))
         side.tell("killed: the first of them led elsewhere, beyond the session, s", round(first - killed - SESSION_S, 1))
         asker.close()
         all_topics(others, names, lambda partition: partition.leader not in (victim, -1))

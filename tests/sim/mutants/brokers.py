@@ -7,6 +7,7 @@ from kraftlite.broker.publisher import BrokerMetadataPublisher
 from kraftlite.controller.broker_control import BrokerControl
 from kraftlite.controller.cluster_control import ClusterControl
 from kraftlite.controller.heartbeats import HeartbeatManager, HeartbeatTracker
+from kraftlite.replication.role_queue import RoleQueue
 from kraftlite.sim.scenes import two_failovers
 from tests.sim.mutants.catalog import mutant
 from tests.sim.mutants.lenses import playing, tuned
@@ -14,9 +15,9 @@ from tests.sim.mutants.patching import Patch
 
 
 def one_a_turn(patch: Patch) -> None:
-    """A broker applies one partition a turn, and has much else to do in between: in production it is sixteen, more than most
+    """A broker applies one partition a turn, and has much else to do in between: in production it is dozens, more than most
     updates of a run touch, and virtual turns take no time."""
-    tuned(partitions_per_step=1)(patch)
+    tuned(partitions_per_step=1, roles_per_step=1)(patch)
     patch.edit(BrokerMetadataPublisher, "_take", ("await self._ports.clock.sleep(0)", "await self._ports.clock.sleep(200)"))
 
 
@@ -86,3 +87,25 @@ def work_asked_for_too_early(patch: Patch) -> None:
 def says_loaded_not_applied(patch: Patch) -> None:
     """BL-11: the controller lets a broker go whose leaderships the others have not taken over yet."""
     patch.set(BrokerMetadataPublisher, "applied_offset", lambda self, loaded: loaded)
+
+
+@mutant(
+    "joined-update-not-applied",
+    "an update that comes while another is applied changes no replica",
+    expects=("31", "33", "19", "liveness"),
+    lens=one_a_turn,
+)
+def joined_update_not_applied(patch: Patch) -> None:
+    """ML-21: a broker that is behind takes several updates as one, and each of them has to have its effect."""
+    patch.edit(BrokerMetadataPublisher, "_join", ("self._replicas.add_delta(update.topics, update.image)", "pass"))
+
+
+@mutant(
+    "next-update-before-the-last",
+    "a replica is left as an earlier update has it when a later one has come meanwhile",
+    expects=("31", "33", "19", "liveness"),
+    lens=one_a_turn,
+)
+def next_update_before_the_last(patch: Patch) -> None:
+    """ML-17: a change that waits is overtaken by a later one of the same replica, and not the other way round."""
+    patch.edit(RoleQueue, "_read", ("latest[tp] = local", "latest.setdefault(tp, local)"))

@@ -115,9 +115,8 @@ def election_ignores_fencing(patch: Patch) -> None:
 @mutant("fencing-leaves-the-isr", "a broker that is fenced stays in its ISRs and leads on", expects=("19", "SelfCheck"))
 def fencing_leaves_the_isr(patch: Patch) -> None:
     """CM-10: who is fenced is in no ISR but as its last member."""
-    patch.edit(ElectionControl, "fence", ("yield from self.broker_leaves(broker_id, records)", "yield"))
-    leaves = "yield from self.leader_and_isr_updates(partitions[start:end], records, removed=broker_id)"
-    patch.edit(ElectionControl, "_fence_from", (leaves, "yield"))
+    leaves = "yield from self.leader_and_isr_updates(found, records, removed=broker_id)"
+    patch.edit(ElectionControl, "fence", (leaves, "yield"))
 
 
 @mutant("unclean-election-unasked", "elections are unclean, whatever the topic says", expects=("20", "24"))

@@ -180,7 +180,7 @@ def hw_moves_before_the_metadata(patch: Patch) -> None:
     "smaller-minimum-at-once",
     "a smaller min.insync.replicas counts before the changes of partitions with which it came",
     expects=("26", "24", "25", "30"),
-    lens=together(changing_the_minimum, tuned(partitions_per_step=1)),
+    lens=together(changing_the_minimum, tuned(partitions_per_step=1, roles_per_step=1)),
 )
 def smaller_minimum_at_once(patch: Patch) -> None:
     """RP-05: a leader that was replaced before moves its HW by it, alone."""

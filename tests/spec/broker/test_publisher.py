@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 from uuid import UUID
 
@@ -30,6 +31,7 @@ from kraftlite.model.errors import Fault
 from kraftlite.model.ids import NodeId
 from kraftlite.model.messages.controller import ConfigResourceType
 from kraftlite.model.topic_partition import TopicPartition
+from kraftlite.model.tuning import Tuning
 from kraftlite.runtime.trace import ListTracer
 from tests.harness.broker_logs import ORDERS, PAYMENTS, Logs
 
@@ -58,7 +60,8 @@ def broker_config(name: str, key: str, value: str) -> ConfigRecord:
 
 
 class Replicas:
-    """Writes down what it is told. Applies two partitions a step, and raises `error` at the partition `fails_at`."""
+    """Writes down what it is told. Applies two partitions a step, those of the latest delta first, and raises `error` at the
+    partition `fails_at`. `rechecks`: a new image takes a second step."""
 
     def __init__(self, said: list[str], logs: LogDirs, cache: MetadataCache) -> None:
         self.said = said
@@ -67,23 +70,34 @@ class Replicas:
         self.configs: list[tuple[str, LogConfig]] = []
         self.broker_values: dict[str, str] = {}
         self.fails_at = ""
+        self.rechecks = False
         self.error = ValueError("cannot be applied")
 
     def start(self) -> None:
         self.said.append(f"start with {len(self.logs.logs())} logs")
 
     def apply_delta_steps(self, delta: TopicsDelta, image: MetadataImage) -> Iterator[None]:
-        names = [str(tp) for tp in delta.local_changes(ME).leaders]
-        for start in range(0, max(1, len(names)), 2):
-            if start:
-                yield
-            assert self.cache.image is image, "the cache shows what is being applied, and nothing later"
-            if self.fails_at in names[start : start + 2]:
+        self.names = list[str]()
+        self.add_delta(delta, image)
+        while True:
+            now, self.names = self.names[:2], self.names[2:]
+            assert self.cache.image is self.image, "the cache shows what is being applied, and nothing later"
+            if self.fails_at in now:
                 raise self.error
-            self.said.append(f"apply leaders={names[start : start + 2]} at {image.offset}")
+            self.said.append(f"apply leaders={now} at {self.image.offset}")
+            if not self.names:
+                return
+            yield
 
-    def handle_image(self, image: MetadataImage) -> None:
+    def add_delta(self, delta: TopicsDelta, image: MetadataImage) -> None:
+        self.image = image
+        self.names = [*(str(tp) for tp in delta.local_changes(ME).leaders), *self.names]
+
+    def handle_image_steps(self, image: MetadataImage) -> Iterator[None]:
         self.said.append(f"image {image.offset}")
+        if self.rechecks:
+            yield
+            self.said.append(f"image {image.offset}, rechecked")
 
     def announce_log_config(self, topic: str, config: LogConfig) -> None:
         self.said.append(f"announce {topic}")
@@ -230,8 +244,7 @@ async def test_ml_21_a_big_update_leaves_the_loop_its_turns_and_later_ones_wait_
     scene.publish(topic("big", ORDERS, 1, partitions=5))
     assert scene.said == ["apply leaders=['big-0', 'big-1'] at 8"], "the first step is taken at once"
     big = scene.image
-    scene.publish(topic("later", PAYMENTS, 1))
-    scene.publish(topic_config("later", "retention.ms", "5"))
+    scene.publish(topic("later", PAYMENTS, 1), topic_config("later", "retention.ms", "5"))
     assert len(scene.said) == 1 and scene.cache.image is big
     turns: list[int] = []
     while scene.cache.image is big and len(turns) < 100:
@@ -244,8 +257,8 @@ async def test_ml_21_a_big_update_leaves_the_loop_its_turns_and_later_ones_wait_
         "apply leaders=['big-2', 'big-3'] at 8",
         "apply leaders=['big-4'] at 8",
         "image 8",
-        "apply leaders=['later-0'] at 10",
-        "image 10",
+        "announce later",
+        "apply leaders=['later-0'] at 11",
         "configure later",
         "image 11",
     ]
@@ -254,7 +267,7 @@ async def test_ml_21_a_big_update_leaves_the_loop_its_turns_and_later_ones_wait_
     assert scene.said[-2:] == ["apply leaders=['small-0'] at 13", "image 13"], "at once again"
 
 
-async def test_ml_21_updates_that_wait_are_applied_as_one_up_to_a_configuration() -> None:
+async def test_ml_21_updates_that_wait_become_one_with_the_one_that_is_being_applied_up_to_a_configuration() -> None:
     """A broker that is behind with five batches of a failover learns what it leads from all of them, and then the rest."""
     scene = Scene()
     await scene.started()
@@ -266,9 +279,8 @@ async def test_ml_21_updates_that_wait_are_applied_as_one_up_to_a_configuration(
     await scene.settle()
     assert scene.said == [
         "apply leaders=['big-0', 'big-1'] at 6",
-        "apply leaders=['big-2'] at 6",
-        "image 6",
-        "apply leaders=['one-0', 'two-0'] at 10",
+        "apply leaders=['two-0', 'one-0'] at 10",
+        "apply leaders=['big-2'] at 10",
         "image 10",
         "announce three",
         "apply leaders=['three-0'] at 13",
@@ -278,6 +290,51 @@ async def test_ml_21_updates_that_wait_are_applied_as_one_up_to_a_configuration(
         "image 15",
     ]
     assert scene.cache.image is scene.image and scene.publisher.applied_offset(scene.offset) == scene.offset
+
+
+async def test_ml_21_who_follows_replicas_hears_of_updates_that_became_one_when_all_of_it_is_done() -> None:
+    scene = Scene()
+    heard: list[tuple[list[str], int]] = []
+
+    class Coordinator:
+        def replicas_applied(self, delta: TopicsDelta, image: MetadataImage) -> None:
+            heard.append((sorted(it.name for it in delta.changed.values()), image.offset))
+            assert scene.said[-1] == "apply leaders=['later-0', 'big-2'] at 8"
+
+        def configs_applied(self, image: MetadataImage) -> None: ...
+
+    await scene.started()
+    scene.publisher._coordinators = [Coordinator()]
+    scene.publish(topic("big", ORDERS, 1, partitions=3))
+    scene.publish(topic("later", PAYMENTS, 1))
+    await scene.settle()
+    assert heard == [(["big", "later"], 8)] and scene.said[-1] == "image 8"
+
+
+async def test_ml_21_so_many_updates_become_one_and_the_next_waits_until_they_are_done() -> None:
+    """Otherwise the rest of the first would wait for as long as more come."""
+    scene = Scene()
+    scene.publisher._ports = replace(scene.logs.bed.ports, tuning=Tuning(updates_joined=2))
+    await scene.started()
+    scene.publish(topic("big", ORDERS, 1, partitions=3))
+    scene.publish(topic("one", PAYMENTS, 1))
+    scene.publish(topic("two", UUID(int=7000), 1))
+    await scene.settle()
+    assert [line for line in scene.said if line.startswith("image")] == ["image 8", "image 10"]
+    assert scene.said[-2:] == ["apply leaders=['two-0'] at 10", "image 10"]
+
+
+async def test_ml_21_a_look_at_what_is_led_leaves_the_loop_its_turns_and_the_next_update_waits() -> None:
+    scene = Scene()
+    await scene.started()
+    scene.replicas.rechecks = True
+    scene.publish(topic("one", ORDERS, 1))
+    scene.publish(topic("two", PAYMENTS, 1))
+    assert scene.said == ["apply leaders=['one-0'] at 4", "image 4"]
+    assert scene.publisher.applied_offset(scene.offset) == 2
+    await scene.settle()
+    assert scene.said[2:] == ["image 4, rechecked", "apply leaders=['two-0'] at 6", "image 6", "image 6, rechecked"]
+    assert scene.publisher.applied_offset(scene.offset) == scene.offset
 
 
 async def test_ml_21_a_big_first_update_is_applied_in_full_before_the_broker_is_ready() -> None:
@@ -292,13 +349,7 @@ async def test_ml_21_a_big_first_update_is_applied_in_full_before_the_broker_is_
     scene.publish(topic("later", PAYMENTS, 1))
     await scene.settle()
     assert waiting.done()
-    assert scene.said[-5:] == [
-        "apply leaders=['big-4'] at 6",
-        "image 6",
-        "apply leaders=['later-0'] at 8",
-        "image 8",
-        "hw checkpoints",
-    ]
+    assert scene.said[-3:] == ["apply leaders=['later-0', 'big-4'] at 8", "image 8", "hw checkpoints"]
     assert scene.cache.image is scene.image
 
 
