@@ -25,10 +25,10 @@ from kraftlite.cli.group_view import (
     selected,
     told,
 )
-from kraftlite.cli.partition_lists import MAX_INT32, MAX_INT64
 from kraftlite.cli.target import Target, target_options
 from kraftlite.client.errors import ClientError
 from kraftlite.model.errors import ErrorCode
+from kraftlite.model.limits import MAX_INT32, MAX_INT64
 from kraftlite.protocol.record_requests import EARLIEST, LATEST
 
 if TYPE_CHECKING:

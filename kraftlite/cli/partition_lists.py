@@ -6,12 +6,10 @@ import json
 from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 from kraftlite.cli.files import read_text
-
-MAX_INT32: Final = 2**31 - 1
-MAX_INT64: Final = 2**63 - 1
+from kraftlite.model.limits import MAX_INT32, MAX_INT64
 
 
 def read_rows(path: str | Path, name: str) -> list[dict[str, Any]]:

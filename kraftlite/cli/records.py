@@ -9,9 +9,10 @@ import click
 
 from kraftlite.cli.common import output_option, print_json
 from kraftlite.cli.error_texts import explained
-from kraftlite.cli.partition_lists import MAX_INT64, number_of, partition_of, read_rows
+from kraftlite.cli.partition_lists import number_of, partition_of, read_rows
 from kraftlite.cli.target import Target, target_options
 from kraftlite.model.errors import ErrorCode
+from kraftlite.model.limits import MAX_INT64
 
 
 @click.command("delete")

@@ -7,9 +7,10 @@ from collections.abc import Sequence
 import click
 
 from kraftlite.cli.compat.tool import Parser, ToolError, UsageError, cluster_of, java_exception
-from kraftlite.cli.partition_lists import MAX_INT64, named_twice, number_of, partition_of, read_rows
+from kraftlite.cli.partition_lists import named_twice, number_of, partition_of, read_rows
 from kraftlite.client.admin import Partition, delete_records
 from kraftlite.model.errors import ErrorCode
+from kraftlite.model.limits import MAX_INT64
 
 
 def run(arguments: Sequence[str]) -> int:
