@@ -313,7 +313,7 @@ class World:
         except (WaitTimeout, ClusterError) as error:
             return f"it does not heal: {error}"
         except AssertionError as error:
-            return str(error)
+            return f"{error}{f'; nodes that ended: {failures}' if (failures := dict(self.nodes.failures)) else ''}"
         except (Gone, Silent, OSError) as error:
             return f"a client got nothing: {type(error).__name__}: {error}"
         failures = dict(self.nodes.failures)
