@@ -97,6 +97,8 @@ class LogDirState:
     """Loaded with less than there was, because a person said so."""
     statements: Statements | None = None
     """None until `read_checkpoints`."""
+    statements_damaged: bool = False
+    """They were there, and counted for nothing."""
 
     @property
     def path(self) -> str:
@@ -141,6 +143,7 @@ class LogDirState:
         self.clean_offsets = read(checkpoints.CLEANER_CHECKPOINT)
         self.statements = Statements(disk, self.file(STATEMENTS))
         problem = self.statements.load()
+        self.statements_damaged = problem is not None
         if problem is not None:
             unreadable(problem)
 
