@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 
 from kraftlite.model.errors import ErrorCode
 from kraftlite.wire.apis.configs import describe
+from kraftlite.wire.rights.groups import offset_fetch
 from tests.harness.offsets_log import GroupHarness
 from tests.harness.wire_fakes import RawClient, topic_uuid
 
@@ -139,3 +140,42 @@ async def test_an_answer_has_a_bounded_number_of_configs(most: int) -> None:
         assert [it["error_code"] for it in results] == [ErrorCode.NONE] * told + [ErrorCode.INVALID_REQUEST] * 100
         assert "Ask for fewer resources" in results[-1]["error_message"]
         assert [it["resource_name"] for it in results] == names
+
+
+class Topic(NamedTuple):
+    name: str
+    partition_indexes: tuple[int, ...]
+
+
+class Group(NamedTuple):
+    group_id: str
+    topics: tuple[Topic, ...] | None
+
+
+class OffsetFetch(NamedTuple):
+    groups: tuple[Group, ...]
+
+
+async def test_se_37_rights_are_asked_about_what_is_told_once() -> None:
+    """The answers of the groups and the topics that are left out of each come together again."""
+    rights: Any = SimpleNamespace(
+        group=lambda _operation, name: name != "secret", topic=lambda _operation, name, audited=True: name != "hidden"
+    )
+
+    async def adapt(_call: Any, request: Any) -> dict[str, object]:
+        return {
+            "groups": [
+                {"group_id": group.group_id, "error_code": ErrorCode.NONE, "topics": [topic.name for topic in group.topics]}
+                for group in request.groups
+            ]
+        }
+
+    async with GroupHarness() as h:
+        call: Any = SimpleNamespace(ctx=h.context, version=8)
+        once = Group("g", (Topic("t", (0,)), Topic("hidden", (0,))))
+        request = OffsetFetch((once, Group("secret", ()), once, Group("h", (Topic("t", (1,)),)), Group("secret", ())))
+        found: Any = await offset_fetch(call, rights, request, adapt)
+    told = {group["group_id"]: group for group in found["groups"]}
+    assert [group["group_id"] for group in found["groups"]] == ["g", "h", "secret"]
+    assert told["g"]["topics"][0] == "t" and told["g"]["topics"][1]["name"] == "hidden" and len(told["g"]["topics"]) == 2
+    assert told["h"]["topics"] == ["t"] and told["secret"]["topics"] == []
