@@ -361,8 +361,11 @@ class LogLoader:
         # With statements at hand, a log without one never had a record, a power cut took the line of its first one, or its
         # directory came from elsewhere. The checkpoints, which have no checksum, say nothing that can be relied on then: a log
         # start is stated before it is checkpointed.
-        unknown = stated is None and state.statements is not None and state.statements.known
-        promise = Promise(stated=stated, cut_short=not self._damaged.is_sole(job.tp), accept_loss=job.accept_loss)
+        # Nor do they beside damaged statements, where others have what is here: these tell a follower the log start, too.
+        sole = self._damaged.is_sole(job.tp)
+        unvouched = state.statements_damaged and not sole
+        unknown = stated is None and state.statements is not None and (state.statements.known or unvouched)
+        promise = Promise(stated=stated, cut_short=not sole, accept_loss=job.accept_loss)
 
         def open_log() -> Log:
             return Log(

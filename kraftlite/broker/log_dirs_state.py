@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 from uuid import UUID
@@ -25,6 +26,12 @@ DAMAGED_SUFFIX: Final = "-damaged"
 """Not one of Kafka's: a replica that has lost records, and was fetched anew from others."""
 MAX_DIRECTORY_NAME: Final = 255
 
+_OFFSETS: Final = (
+    checkpoints.RECOVERY_POINT_CHECKPOINT,
+    checkpoints.LOG_START_CHECKPOINT,
+    checkpoints.HW_CHECKPOINT,
+    checkpoints.CLEANER_CHECKPOINT,
+)
 _PARTITION = re.compile(r"([a-zA-Z0-9._-]+)-(0|[1-9][0-9]{0,9})")
 
 
@@ -90,6 +97,8 @@ class LogDirState:
     """Loaded with less than there was, because a person said so."""
     statements: Statements | None = None
     """None until `read_checkpoints`."""
+    statements_damaged: bool = False
+    """They were there, and counted for nothing."""
 
     @property
     def path(self) -> str:
@@ -126,14 +135,28 @@ class LogDirState:
         def read(name: str) -> dict[TopicPartition, int]:
             return checkpoints.read_offset_checkpoint(disk, self.file(name), unreadable)
 
+        for name in (*_OFFSETS, STATEMENTS):
+            self._make_room(disk, name, unreadable)
         self.recovery_points = read(checkpoints.RECOVERY_POINT_CHECKPOINT)
         self.log_starts = read(checkpoints.LOG_START_CHECKPOINT)
         self.hws = read(checkpoints.HW_CHECKPOINT)
         self.clean_offsets = read(checkpoints.CLEANER_CHECKPOINT)
         self.statements = Statements(disk, self.file(STATEMENTS))
         problem = self.statements.load()
+        self.statements_damaged = problem is not None
         if problem is not None:
             unreadable(problem)
+
+    def _make_room(self, disk: Disk, name: str, unreadable: Callable[[str], None]) -> None:
+        """A directory in the place of a file that is read without harm could never be written over: it is set aside."""
+        path = self.file(name)
+        stat = disk.stat(path)
+        if stat is None or not stat.is_dir:
+            return
+        target = next(it for it in (f"{path}.{n}{DAMAGED_SUFFIX}" for n in itertools.count(1)) if disk.stat(it) is None)
+        disk.rename(path, target)
+        disk.sync_dir(self.path)
+        unreadable(f"{path} was a directory, where a file is expected; it is now {target}")
 
     def stated(self, key: LogKey) -> Statement | None:
         return None if self.statements is None else self.statements.get(key)

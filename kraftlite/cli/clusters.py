@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -10,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from kraftlite.cli.common import output_option, print_json, print_table
-from kraftlite.cli.files import read_text
+from kraftlite.cli.partition_lists import partition_of, read_rows
 from kraftlite.cli.target import Target, target_options
 from kraftlite.client.errors import RequestRefused
 from kraftlite.model.errors import ErrorCode
@@ -146,10 +145,9 @@ def _of_topic(cluster: ClusterClient, topic: str, partition: int | None) -> list
 
 def _from_file(path: Path) -> list[tuple[str, int]]:
     try:
-        entries = json.loads(read_text(path))["partitions"]
-        return [(str(entry["topic"]), int(entry["partition"])) for entry in entries]
+        return [partition_of(row) for row in read_rows(path, "partitions")]
     except OSError as error:
         raise click.ClickException(f"{path}: {error.strerror}") from None
-    except (ValueError, KeyError, TypeError) as error:
-        message = f'{path}: allowed is {{"partitions": [{{"topic": …, "partition": …}}]}}: {error!r}'
+    except ValueError as error:
+        message = f'{path}: allowed is {{"partitions": [{{"topic": …, "partition": …}}]}}: {error}'
         raise click.ClickException(message) from None

@@ -12,10 +12,10 @@ from typing import Any
 
 import click
 
+from kraftlite.cli import dump_plain
 from kraftlite.cli.common import output_option
 from kraftlite.cli.dump_controls import in_kafkas_words
 from kraftlite.cli.dump_report import Report
-from kraftlite.cli.files import MAX_TEXT_BYTES, read_bounded
 from kraftlite.cli.render import control_as_json, text_of
 from kraftlite.cli.transaction_records import DIRECTORY_PREFIX, dumped
 from kraftlite.log.batch import (
@@ -30,16 +30,6 @@ from kraftlite.log.control import ControlType, control_type, decode_control
 from kraftlite.model.errors import ApiError, Fault
 
 SUFFIXES = (".log", ".checkpoint", ".index", ".timeindex", ".txnindex", ".snapshot")
-PLAIN = (
-    "leader-epoch-checkpoint",
-    "partition.metadata",
-    "quorum-state",
-    "meta.properties",
-    "recovery-point-offset-checkpoint",
-    "replication-offset-checkpoint",
-    "log-start-offset-checkpoint",
-    ".kafka_cleanshutdown",
-)
 _LOG_FILE = re.compile(r"\d{20}(\.log|\.index|\.timeindex|\.txnindex|\.snapshot|-\d{10}\.checkpoint)")
 _CODECS = {0: "none", 1: "gzip", 2: "snappy", 3: "lz4", 4: "zstd"}
 _METADATA_PREFIX = "__cluster_metadata-"
@@ -67,7 +57,7 @@ def dump(path: tuple[Path, ...], batches_only: bool, max_bytes: int | None, outp
         except BrokenPipeError:
             raise
         except OSError as error:
-            raise click.ClickException(f"{file}: {error.strerror or error}") from None
+            report.problem(f"{file}: {error.strerror or error}")
     if report.damage:
         click.echo(f"{report.damage} problem{'s' if report.damage > 1 else ''} found", err=True)
         sys.exit(1)
@@ -75,10 +65,10 @@ def dump(path: tuple[Path, ...], batches_only: bool, max_bytes: int | None, outp
 
 def _files(path: Path) -> list[Path]:
     if not path.is_dir():
-        if path.suffix not in SUFFIXES and path.name not in PLAIN:
-            raise click.ClickException(f"{path} is not a file of a log; known are {', '.join((*SUFFIXES, *PLAIN))}")
+        if path.suffix not in SUFFIXES and path.name not in dump_plain.NAMES:
+            raise click.ClickException(f"{path} is not a file of a log; known are {', '.join((*SUFFIXES, *dump_plain.NAMES))}")
         return [path]
-    return sorted(file for file in path.rglob("*") if _LOG_FILE.fullmatch(file.name) or file.name in PLAIN)
+    return sorted(file for file in path.rglob("*") if _LOG_FILE.fullmatch(file.name) or file.name in dump_plain.NAMES)
 
 
 def dump_file(path: Path, report: Report, max_bytes: int | None, *, transactions: bool = False) -> None:
@@ -99,14 +89,7 @@ def dump_file(path: Path, report: Report, max_bytes: int | None, *, transactions
         report.file(path)
         dump_index.dump(path, report)
     else:
-        report.file(path)
-        try:
-            data = read_bounded(path, MAX_TEXT_BYTES)
-        except ValueError as error:
-            report.problem(str(error))
-            return
-        for line in data.decode(errors="backslashreplace").splitlines():
-            report.line(line, {"line": line})
+        dump_plain.dump(path, report)
 
 
 Decoder = Callable[[Any, int], tuple[dict[str, Any], str]]

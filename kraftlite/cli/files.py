@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from kraftlite.host.files import MAX_INDEX_BYTES, MAX_TEXT_BYTES, read_bounded
+from kraftlite.host.files import MAX_INDEX_BYTES, MAX_LINE_BYTES, MAX_TEXT_BYTES, bounded_lines, read_bounded
 
-__all__ = ["MAX_INDEX_BYTES", "MAX_TEXT_BYTES", "read_bounded", "read_text"]
+__all__ = ["MAX_INDEX_BYTES", "MAX_LINE_BYTES", "MAX_TEXT_BYTES", "bounded_lines", "read_bounded", "read_text"]
 
 
 def read_text(path: str | Path) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import io
 import re
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -14,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from kraftlite.cli.error_texts import explained
+from kraftlite.cli.files import read_text
 from kraftlite.cli.group_view import (
     columns,
     committed_offsets,
@@ -26,6 +28,7 @@ from kraftlite.cli.group_view import (
 from kraftlite.cli.target import Target, target_options
 from kraftlite.client.errors import ClientError
 from kraftlite.model.errors import ErrorCode
+from kraftlite.model.limits import MAX_INT32, MAX_INT64
 from kraftlite.protocol.record_requests import EARLIEST, LATEST
 
 if TYPE_CHECKING:
@@ -33,6 +36,7 @@ if TYPE_CHECKING:
 
 _DURATION = re.compile(r"P(?:(\d+)D)?(?:T(?:(\d+)H)?(?:(\d+)M)?(?:(\d+(?:\.\d+)?)S)?)?")
 INACTIVE = ("Empty", "Dead")
+_CSV_ALLOWED = "allowed is [group,]topic,partition,offset"
 
 
 @dataclass(frozen=True)
@@ -189,16 +193,36 @@ def _commit(cluster: ClusterClient, group: str, offsets: Mapping[Partition, int]
 def read_csv(path: Path, group: str, *, several: bool) -> dict[Partition, int]:
     """`topic,partition,offset` per line, or with several groups `group,topic,partition,offset`."""
     found: dict[Partition, int] = {}
-    with path.open(newline="") as file:
-        for number, row in enumerate(csv.reader(file), 1):
+    try:
+        text = read_text(path)
+    except UnicodeDecodeError as error:
+        raise click.ClickException(f"{path}: not UTF-8 at byte {error.start}; {_CSV_ALLOWED}") from None
+    except ValueError as error:
+        raise click.ClickException(str(error)) from None
+    except OSError as error:
+        raise click.ClickException(f"{path}: {error.strerror}") from None
+    rows = csv.reader(io.StringIO(text, newline=""))
+    try:
+        for row in rows:
             if not row:
                 continue
             cells = row[1:] if len(row) == 4 else row
-            if len(row) not in (3, 4) or (several and len(row) != 4) or not all(cell.strip().isdecimal() for cell in cells[1:]):
-                raise click.ClickException(f"{path}:{number}: allowed is [group,]topic,partition,offset")
+            if len(row) not in (3, 4) or (several and len(row) != 4):
+                raise ValueError
+            partition, offset = _at_most(cells[1], MAX_INT32), _at_most(cells[2], MAX_INT64)
             if len(row) == 3 or row[0].strip() == group:
-                found[cells[0].strip(), int(cells[1])] = int(cells[2])
+                found[cells[0].strip(), partition] = offset
+    except (ValueError, csv.Error):
+        raise click.ClickException(f"{path}:{rows.line_num}: {_CSV_ALLOWED}") from None
     return found
+
+
+def _at_most(cell: str, most: int) -> int:
+    """Raises ValueError."""
+    digits = cell.strip()
+    if not digits.isdecimal() or len(digits) > 30 or int(digits) > most:
+        raise ValueError(digits)
+    return int(digits)
 
 
 def datetime_ms(text: str) -> int:
@@ -215,4 +239,7 @@ def duration_ms(text: str) -> int:
     if match is None or not any(match.groups()):
         raise click.UsageError(f"--by-duration {text}: allowed is an ISO 8601 duration such as P1DT2H30M or PT90S")
     days, hours, minutes, seconds = (float(part) if part else 0.0 for part in match.groups())
-    return int((((days * 24 + hours) * 60 + minutes) * 60 + seconds) * 1000)
+    found = (((days * 24 + hours) * 60 + minutes) * 60 + seconds) * 1000
+    if found > MAX_INT64:
+        raise click.UsageError(f"--by-duration {text[:40]}: that is more than a time can be")
+    return int(found)

@@ -11,6 +11,7 @@ from typing import IO, Any
 import click
 
 from kraftlite.cli.common import output_option, pairs, print_json
+from kraftlite.cli.files import MAX_LINE_BYTES, bounded_lines
 from kraftlite.cli.librdkafka import kafka_message
 from kraftlite.cli.target import Target, target_options
 
@@ -188,7 +189,7 @@ class _Job:
 
     def _records(self, lines: IO[bytes]) -> Iterator[tuple[bytes | None, bytes | None]]:
         null = self.options["null_marker"]
-        for self.line, line in enumerate(lines, start=1):
+        for line in self._lines(lines):
             value: bytes | None = line.rstrip(b"\r\n")
             key: bytes | None = None
             if self._separator:
@@ -197,6 +198,15 @@ class _Job:
                 if not found:
                     raise _BadLine(f"has no key separator {self.options['key_separator']!r}")
             yield key, None if null is not None and value == null.encode() else value
+
+    def _lines(self, lines: IO[bytes]) -> Iterator[bytes]:
+        try:
+            for line in bounded_lines(lines):
+                self.line += 1
+                yield line
+        except ValueError:
+            self.line += 1
+            raise _BadLine(f"has more than {MAX_LINE_BYTES} bytes, which no record can have") from None
 
     def _send(self, key: bytes | None, value: bytes | None) -> None:
         arguments: dict[str, Any] = {"key": key, "value": value, "on_delivery": self._delivered}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from pathlib import Path
 
@@ -10,9 +9,10 @@ import click
 
 from kraftlite.cli.common import output_option, print_json
 from kraftlite.cli.error_texts import explained
-from kraftlite.cli.files import read_text
+from kraftlite.cli.partition_lists import number_of, partition_of, read_rows
 from kraftlite.cli.target import Target, target_options
 from kraftlite.model.errors import ErrorCode
+from kraftlite.model.limits import MAX_INT64
 
 
 @click.command("delete")
@@ -65,11 +65,9 @@ def delete_records(
 
 def _read(path: Path) -> dict[tuple[str, int], int]:
     try:
-        rows = [
-            ((str(row["topic"]), int(row["partition"])), int(row["offset"])) for row in json.loads(read_text(path))["partitions"]
-        ]
-    except (ValueError, KeyError, TypeError) as error:
-        message = f'{path}: expected {{"partitions": [{{"topic": …, "partition": …, "offset": …}}]}}: {error!r}'
+        rows = [(partition_of(row), number_of(row, "offset", -1, MAX_INT64)) for row in read_rows(path, "partitions")]
+    except ValueError as error:
+        message = f'{path}: expected {{"partitions": [{{"topic": …, "partition": …, "offset": …}}]}}: {error}'
         raise click.ClickException(message) from None
     found = dict(rows)
     if len(found) < len(rows):

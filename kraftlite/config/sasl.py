@@ -45,6 +45,7 @@ _OF_LISTENER: Final = re.compile(
     rf"(?P<listener>.+?)(?:\.(?P<mechanism>{'|'.join(it.lower() for it in MECHANISMS)}))?\."
     r"(?P<key>(?:sasl|ssl|connections?|principal|max)\..+)"
 )
+_OF_LOGINS: Final = (_ENABLED, _REAUTHENTICATE, "sasl.server.max.receive.size")
 _OF_MECHANISM: Final = (_JAAS, _REAUTHENTICATE, _HANDLER)
 """The keys that may stand behind the name of a mechanism; for OAUTHBEARER all of its own, too."""
 
@@ -222,6 +223,25 @@ def misplaced_sasl(given: Sequence[str], listeners: Mapping[str, ListenerSasl]) 
         elif _is_of_oauth(key) and listeners and "OAUTHBEARER" not in somewhere:
             found.append(f"{key}: no listener has OAUTHBEARER among its {_ENABLED}")
     return found
+
+
+def unused_sasl(given: Mapping[str, str], listeners: Mapping[str, ListenerSasl]) -> list[str]:
+    """One line for keys that say how clients log in where no listener has them log in."""
+    with_sasl = {listener.lower() for listener in listeners}
+    found = []
+    for key in sorted(given):
+        listener, dot, name = key.removeprefix(LISTENER_PREFIX).partition(".")
+        if not key.startswith(LISTENER_PREFIX):
+            heard, name = bool(with_sasl), key
+        else:
+            heard = not dot or listener in with_sasl
+        effect = EFFECTS.get(name)
+        if not heard and name in _OF_LOGINS and effect is not None and effect.departs(given[key]):
+            found.append(key)
+    if not found:
+        return []
+    where = "those listeners do not speak" if with_sasl else "no listener speaks"
+    return [f"{where} SASL (protocol SASL_SSL or SASL_PLAINTEXT), so these keys have no effect: {', '.join(found)}"]
 
 
 def _misplaced(listener: str, mechanism: str | None, name: str, listeners: Mapping[str, ListenerSasl]) -> str | None:

@@ -20,7 +20,7 @@ from kraftlite.config.environment import cluster_id_from_environment, keys_from_
 from kraftlite.config.listeners import QuorumVoter
 from kraftlite.config.properties import parse_properties
 from kraftlite.config.resolve import Resolved, resolve
-from kraftlite.config.sasl import listeners_sasl, misplaced_sasl
+from kraftlite.config.sasl import listeners_sasl, misplaced_sasl, unused_sasl
 from kraftlite.model.broker_configs import BROKER_CONFIGS, broker_key_of
 from kraftlite.model.config_effects import EFFECTS, TLS_OF_LISTENERS, Effect, effect_of, is_sensitive, refusal
 from kraftlite.model.ids import Endpoint, NodeId
@@ -260,6 +260,7 @@ def _build(
     warnings.extend(_unused_tls(raw) if not tls else [])
     sasl = listeners_sasl(values, resolved.sasl_listeners, problems)
     problems.extend(misplaced_sasl(tuple(raw), sasl))
+    warnings.extend(unused_sasl(raw, sasl))
     return ServerConfig(
         node_id=resolved.node_id,
         roles=resolved.roles,

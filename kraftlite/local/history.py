@@ -39,6 +39,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from kraftlite.host.files import MAX_LINE_BYTES, bounded_lines
+
 FAILURES: Final = ("kill", "stop", "pause", "cut")
 RECOVERIES: Final = ("start", "resume", "heal")
 ABSENT: Final = "absent"
@@ -110,20 +112,24 @@ def history_files(patterns: Iterable[str]) -> list[str]:
     return sorted(found)
 
 
-def read_history(path: str) -> Iterator[Sent | Injected]:
+def read_history(path: str, *, longest: int = MAX_LINE_BYTES) -> Iterator[Sent | Injected]:
     """The lines of one file. Raises HistoryError; a last line without an end is left out (its writer was killed)."""
     try:
         with Path(path).open("rb") as file:
-            for number, line in enumerate(file, start=1):
+            for number, line in enumerate(bounded_lines(file, longest), start=1):
                 if line.strip():
                     try:
                         yield _parse(json.loads(line), path, number)
-                    except (ValueError, TypeError, KeyError, AttributeError) as error:
+                    except (ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError) as error:
                         if not line.endswith(b"\n"):
                             return
                         raise HistoryError(f"{path}:{number}: {error or type(error).__name__}") from None
     except OSError as error:
         raise HistoryError(f"{path}: {error.strerror or error}") from None
+    except HistoryError:
+        raise
+    except ValueError as error:  # of a line that has no end
+        raise HistoryError(f"{path}: {error}") from None
 
 
 def _parse(line: dict[str, Any], file: str, number: int) -> Sent | Injected:
@@ -131,7 +137,7 @@ def _parse(line: dict[str, Any], file: str, number: int) -> Sent | Injected:
         event = str(line["event"])
         if event not in (*FAILURES, *RECOVERIES):
             raise ValueError(f"event {event!r}: allowed are {', '.join((*FAILURES, *RECOVERIES))}")
-        return Injected(event, int(line["node"]), int(line["time_ms"]))
+        return Injected(event, _whole(line, "node"), _whole(line, "time_ms"))
     if not isinstance(line.get("topic"), str):
         raise ValueError("neither a record (topic) nor an event")
     error = str(line.get("error") or "")
@@ -141,18 +147,26 @@ def _parse(line: dict[str, Any], file: str, number: int) -> Sent | Injected:
     algorithm, proof = _proof(line)
     return Sent(
         topic=sys.intern(line["topic"]),
-        partition=-1 if partition is None else int(partition),
-        offset=-1 if offset is None or error else int(offset),
+        partition=-1 if partition is None else _whole(line, "partition"),
+        offset=-1 if offset is None or error else _whole(line, "offset"),
         algorithm=algorithm,
         proof=proof,
         producer=sys.intern(str(line.get("producer", ""))),
-        seq=int(line.get("seq", -1)),
-        time_ms=int(line.get("time_ms", -1)),
-        sent_ms=int(line.get("sent_ms", -1)),
+        seq=_whole(line, "seq"),
+        time_ms=_whole(line, "time_ms"),
+        sent_ms=_whole(line, "sent_ms"),
         error=sys.intern(error),
         file=file,
         line=number,
     )
+
+
+def _whole(line: dict[str, Any], name: str) -> int:
+    """A number of 64 bits; -1 where there is none."""
+    found = int(line.get(name, -1))
+    if not -(1 << 63) <= found < 1 << 63:
+        raise ValueError(f"{name} is no number of 64 bits")
+    return found
 
 
 def _proof(line: dict[str, Any]) -> tuple[str, int]:

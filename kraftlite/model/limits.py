@@ -69,6 +69,8 @@ MAX_TOPIC_NAME: Final = 249
 
 # wire
 MAX_DESCRIBE_PARTITIONS: Final = 2_000
+MAX_CONFIGS_TOLD: Final = 500_000
+"""Values of configs in one answer, about: what 14,000 topics have. A resource behind it is refused."""
 MAX_IN_FLIGHT_PER_CONNECTION: Final = 100
 MAX_STRING_BYTES: Final = 2**15 - 1
 """The longest string on the wire, in flexible versions too, as in Kafka's generated readers."""

@@ -10,6 +10,7 @@ import random
 
 from kraftlite.log.appends import AppendInfo
 from kraftlite.log.batch import check_crc, iter_batches, parse_header
+from kraftlite.log.checkpoints import MalformedCheckpoint, read_partition_metadata, restore_partition_metadata
 from kraftlite.log.log import Log, OpenLog
 from kraftlite.log.validation import AppendOrigin
 from kraftlite.model.errors import ApiError, Fault
@@ -67,6 +68,7 @@ class MetadataLog:
         # file, which was there before the first record, nothing vouches for its log.
         latest_epoch = None if config.is_voter or config.may_become_voter else stored_epoch or 0
         wrong_from = wrong_epoch_from(disk, config.metadata_dir, latest_epoch)
+        _vouch_for_owner(disk, config.metadata_dir)
         self.log = Log(
             OpenLog(
                 disk=disk,
@@ -376,3 +378,15 @@ class MetadataLog:
         self.note_durable()
         if self._mark is not None:
             self._mark.close()
+
+
+def _vouch_for_owner(disk: Disk, directory: str) -> None:
+    """Write a damaged `partition.metadata` anew: the id of this topic is the same in every cluster."""
+    if disk.stat(directory) is None:
+        return
+    try:
+        damaged = read_partition_metadata(disk, directory) not in (None, METADATA_TOPIC_ID)
+    except (MalformedCheckpoint, IsADirectoryError):
+        damaged = True
+    if damaged:
+        restore_partition_metadata(disk, directory, METADATA_TOPIC_ID)

@@ -39,6 +39,7 @@ REFUSALS: Final = (
 """What a node may end itself with while it starts: told in one line."""
 HUGE: Final = (b"9223372036854775807", b"9223372036854775808", b"-1", b"2147483648", b"9" * 40, b"", b"x", b"0")
 HEAL_S: Final = 20.0
+IN_ITS_PLACE: Final = "a directory in its place"
 
 
 @dataclass(slots=True)
@@ -80,6 +81,14 @@ def _zero(data: bytearray, rng: random.Random) -> bytes:
     return bytes(data)
 
 
+def _greatest(data: bytearray, rng: random.Random) -> bytes:
+    """A binary number that is as great, or as small, as it can be."""
+    value = rng.choice((b"\x7f", b"\x80", b"\xff", b"\x00")) + rng.choice((b"\xff", b"\x00")) * rng.choice((1, 3, 7))
+    at = rng.randrange(max(1, len(data) - len(value)))
+    data[at : at + len(value)] = value
+    return bytes(data)
+
+
 def _number(data: bytearray, rng: random.Random) -> bytes:
     numbers = list(re.finditer(rb"\d+", bytes(data)))
     if not numbers:
@@ -99,6 +108,7 @@ DAMAGES: Final[dict[str, Callable[[bytearray, random.Random], bytes | None]]] = 
     "garbled": lambda data, rng: rng.randbytes(max(24, len(data))),
     "longer by junk": lambda data, rng: bytes(data) + rng.randbytes(rng.choice((1, 8, 12, 61, 5000))),
     "another number": _number,
+    "greatest number": _greatest,
     "bytes damaged": lambda data, rng: mutate.damage(bytes(data), rng),
 }
 
@@ -200,7 +210,13 @@ class World:
             path, kind, data = self._checkpoint()
         else:
             path = self._pick(sorted(files))
-            kind = rng.choice((*DAMAGES, "replaced by another file"))
+            kind = rng.choice((*DAMAGES, "replaced by another file", IN_ITS_PLACE))
+            if kind == IN_ITS_PLACE:
+                disk.unlink(path)
+                disk.mkdir(path)
+                if rng.randrange(2):
+                    disk.write_file_atomically(f"{path}/a file", b"x")
+                return self._spoil(node_id, path), kind
             if kind == "replaced by another file":
                 data = bytes(files[rng.choice(sorted(files))].data)
             else:
@@ -209,12 +225,16 @@ class World:
             disk.unlink(path)
         else:
             disk.write_file_atomically(path, data)
+        return self._spoil(node_id, path), kind
+
+    def _spoil(self, node_id: int, path: str) -> str:
+        """What a sole replica has may be refused from now on."""
         found = re.search(rf"/{SOLO}-(\d)/", path)
         if found:
             self.spoilt.add((SOLO, int(found[1])))
         elif not re.search(rf"/({KEPT}|{PAID}|__)", path):  # it is about all partitions
             self.spoilt.update((SOLO, n) for n in range(3) if BROKERS[n] == node_id)
-        return path, kind
+        return path
 
     def _pick(self, paths: list[str]) -> str:
         rng = self.rng
@@ -293,7 +313,7 @@ class World:
         except (WaitTimeout, ClusterError) as error:
             return f"it does not heal: {error}"
         except AssertionError as error:
-            return str(error)
+            return f"{error}{f'; nodes that ended: {failures}' if (failures := dict(self.nodes.failures)) else ''}"
         except (Gone, Silent, OSError) as error:
             return f"a client got nothing: {type(error).__name__}: {error}"
         failures = dict(self.nodes.failures)

@@ -11,6 +11,7 @@ import click
 
 from kraftlite.cli.compat import clients
 from kraftlite.cli.compat.tool import Parser, ToolError, UsageError, addresses, key_values
+from kraftlite.cli.files import MAX_LINE_BYTES
 
 _NUMBERS = {
     "batch-size": "batch.size",
@@ -156,10 +157,12 @@ def _produce(producer: Any, topic: str, reader: Reader, *, sync: bool) -> int:
         while True:
             if prompt:
                 click.echo(">", nl=False)
-            line = source.readline()
+            line = source.readline(MAX_LINE_BYTES + 1)
             if not line:
                 break
             number += 1
+            if len(line) > MAX_LINE_BYTES:
+                raise ToolError(f"line {number} has more than {MAX_LINE_BYTES} bytes, which no record can have")
             key, value, headers = reader.record(line.rstrip(b"\r\n"), number)
             while True:
                 try:

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 
 import click
 
 from kraftlite.cli.compat.tool import Parser, ToolError, UsageError, cluster_of, java_exception
-from kraftlite.cli.files import read_text
+from kraftlite.cli.partition_lists import named_twice, number_of, partition_of, read_rows
 from kraftlite.client.admin import Partition, delete_records
 from kraftlite.model.errors import ErrorCode
+from kraftlite.model.limits import MAX_INT64
 
 
 def run(arguments: Sequence[str]) -> int:
@@ -33,12 +33,10 @@ def run(arguments: Sequence[str]) -> int:
 
 def _read(path: str) -> dict[Partition, int]:
     try:
-        rows = json.loads(read_text(path))["partitions"]
-        found = [((str(row["topic"]), int(row["partition"])), int(row["offset"])) for row in rows]
-    except (ValueError, KeyError, TypeError) as error:
-        raise ToolError(f"{path}: not a valid offset file: {error!r}") from None
-    names = [partition for partition, _offset in found]
-    twice = sorted({item for item in names if names.count(item) > 1})
+        found = [(partition_of(row), number_of(row, "offset", -1, MAX_INT64)) for row in read_rows(path, "partitions")]
+    except ValueError as error:
+        raise ToolError(f"{path}: not a valid offset file: {error}") from None
+    twice = named_twice(partition for partition, _offset in found)
     if twice:
         raise ToolError(
             f"Offset json file contains duplicate topic partitions: {','.join(f'{topic}-{index}' for topic, index in twice)}"

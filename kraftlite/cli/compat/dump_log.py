@@ -33,7 +33,8 @@ def run(arguments: Sequence[str]) -> int:
         value = getattr(options, name)
         if value is not None and value not in _KNOWN_DECODERS:
             raise ToolError(f"--{name.replace('_', '-')} {value} is not supported; allowed is {_KNOWN_DECODERS[-1]}")
-    from kraftlite.cli.dump import PLAIN, SUFFIXES, dump_file
+    from kraftlite.cli.dump import SUFFIXES, dump_file
+    from kraftlite.cli.dump_plain import NAMES
     from kraftlite.cli.dump_report import Report
 
     decoded = any(getattr(options, name.replace("-", "_")) for name in _DECODERS)
@@ -43,7 +44,7 @@ def run(arguments: Sequence[str]) -> int:
         path = Path(item.strip())
         if not path.exists():
             raise ToolError(f"{path}: No such file or directory")
-        if path.suffix not in SUFFIXES and path.name not in PLAIN:
+        if path.suffix not in SUFFIXES and path.name not in NAMES:
             raise ToolError(f"Ignoring unknown file {path}")
         dump_file(path, report, options.max_bytes, transactions=options.transaction_log_decoder)
     return 0

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 
 import click
 
 from kraftlite.cli.compat.tool import Parser, ToolError, UsageError, cluster_of, java_exception
-from kraftlite.cli.files import read_text
+from kraftlite.cli.partition_lists import named_twice, partition_of, read_rows
 from kraftlite.client.admin import Partition, elect_leaders
 from kraftlite.client.cluster import ClusterClient
 from kraftlite.model.errors import ErrorCode
@@ -50,11 +49,10 @@ def run(arguments: Sequence[str]) -> int:
 def read_partitions(path: str) -> list[Partition]:
     """`{"partitions": [{"topic": "t", "partition": 0}]}`."""
     try:
-        rows = json.loads(read_text(path))["partitions"]
-        found = [(str(row["topic"]), int(row["partition"])) for row in rows]
-    except (ValueError, KeyError, TypeError) as error:
-        raise ToolError(f"Replica election data is invalid: {path}: {error!r}") from None
-    twice = sorted({item for item in found if found.count(item) > 1})
+        found = [partition_of(row) for row in read_rows(path, "partitions")]
+    except ValueError as error:
+        raise ToolError(f"Replica election data is invalid: {path}: {error}") from None
+    twice = named_twice(found)
     if twice:
         raise ToolError(
             f"Replica election data contains duplicate partitions: {','.join(f'{topic}-{index}' for topic, index in twice)}"

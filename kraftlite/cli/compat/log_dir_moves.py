@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Mapping, Sequence
 from typing import Final
@@ -10,7 +9,7 @@ from typing import Final
 import click
 
 from kraftlite.cli.compat.tool import ToolError
-from kraftlite.cli.files import read_text
+from kraftlite.cli.partition_lists import numbers_of, partition_of, read_rows, texts_of
 from kraftlite.client.admin import Partition, alter_replica_log_dirs, describe_log_dirs
 from kraftlite.client.cluster import ClusterClient
 from kraftlite.client.errors import ClientError
@@ -28,16 +27,22 @@ _AGAIN: Final = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.REPLICA_NOT_AVAILAB
 def read_directories(path: str) -> dict[Replica, str]:
     """The directory of each replica that a reassignment names one for. Raises ToolError."""
     found: dict[Replica, str] = {}
-    for row in json.loads(read_text(path))["partitions"]:
-        replicas, directories = row["replicas"], row.get("log_dirs") or [ANY] * len(row["replicas"])
+    try:
+        rows = [
+            (partition_of(row), numbers_of(row, "replicas"), texts_of(row, "log_dirs")) for row in read_rows(path, "partitions")
+        ]
+    except ValueError as error:
+        raise ToolError(f"{path}: not a valid reassignment: {error}") from None
+    for (topic, index), replicas, named in rows:
+        directories = named or [ANY] * len(replicas)
         if len(replicas) != len(directories):
             raise ToolError(
                 f"Size of replicas list {replicas} is different from size of log dirs list {directories} for partition "
-                f"{row['topic']}-{row['partition']}"
+                f"{topic}-{index}"
             )
         for broker, directory in zip(replicas, directories, strict=True):
             if directory != ANY:
-                found[(str(row["topic"]), int(row["partition"])), int(broker)] = str(directory)
+                found[(topic, index), broker] = directory
     return found
 
 

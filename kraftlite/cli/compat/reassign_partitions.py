@@ -12,7 +12,7 @@ import click
 
 from kraftlite.cli.compat.log_dir_moves import ANY, Replica, ask, directories_of, read_directories, start, verify
 from kraftlite.cli.compat.tool import Parser, ToolError, UsageError, cluster_of, exactly_one
-from kraftlite.cli.files import read_text
+from kraftlite.cli.partition_lists import named_twice, numbers_of, partition_of, read_rows, topic_of
 from kraftlite.client.admin import (
     Partition,
     alter_configs,
@@ -78,14 +78,12 @@ def as_json(assignment: Mapping[Partition, Sequence[int]], directories: Mapping[
 def read_assignment(path: str) -> Assignment:
     """Raises ToolError for what is not `{"version": 1, "partitions": [{"topic", "partition", "replicas"}]}`."""
     try:
-        rows = json.loads(read_text(path))["partitions"]
-        found = [((str(row["topic"]), int(row["partition"])), [int(one) for one in row["replicas"]]) for row in rows]
-    except (ValueError, KeyError, TypeError) as error:
-        raise ToolError(f"{path}: not a valid reassignment: {error!r}") from None
+        found = [(partition_of(row), numbers_of(row, "replicas")) for row in read_rows(path, "partitions")]
+    except ValueError as error:
+        raise ToolError(f"{path}: not a valid reassignment: {error}") from None
     if not found:
         raise ToolError("Partition reassignment list cannot be empty")
-    names = [partition for partition, _replicas in found]
-    twice = sorted({item for item in names if names.count(item) > 1})
+    twice = named_twice(partition for partition, _replicas in found)
     if twice:
         raise ToolError(f"Partition reassignment contains duplicate topic partitions: {_names(twice)}")
     for partition, replicas in found:
@@ -119,10 +117,9 @@ def _present(cluster: ClusterClient, topics: list[str]) -> dict[Partition, list[
 
 def _generate(cluster: ClusterClient, options: argparse.Namespace) -> None:
     try:
-        rows = json.loads(read_text(options.topics_to_move_json_file))["topics"]
-        topics = list(dict.fromkeys(str(row["topic"]) for row in rows))
-    except (ValueError, KeyError, TypeError) as error:
-        raise ToolError(f"{options.topics_to_move_json_file}: not a valid topic list: {error!r}") from None
+        topics = list(dict.fromkeys(topic_of(row) for row in read_rows(options.topics_to_move_json_file, "topics")))
+    except ValueError as error:
+        raise ToolError(f"{options.topics_to_move_json_file}: not a valid topic list: {error}") from None
     try:
         brokers = [int(one) for one in options.broker_list.split(",")]
     except ValueError:

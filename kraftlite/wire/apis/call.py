@@ -5,7 +5,7 @@ from __future__ import annotations
 import traceback
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, is_dataclass, replace
 from typing import Any, Final, NamedTuple, Protocol, TypeAlias, TypeVar
 
 from kraftlite.broker.handlers.context import BrokerContext
@@ -354,3 +354,10 @@ def errors_in(values: Mapping[str, object]) -> Counter[str]:
         elif isinstance(value, list | tuple):
             left.extend(inner for inner in value if isinstance(inner, list | tuple | Mapping))
     return found
+
+
+def changed(request: Any, **values: object) -> Any:
+    """The same request with other values; one that was read by hand is a tuple."""
+    if is_dataclass(request) and not isinstance(request, type):
+        return replace(request, **values)
+    return request._replace(**values)

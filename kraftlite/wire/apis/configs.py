@@ -7,10 +7,11 @@ from typing import Any, TypeAlias
 
 from kraftlite.broker.handlers.admin import alter_configs
 from kraftlite.broker.handlers.config_resources import list_config_resources
-from kraftlite.broker.handlers.configs import ConfigEntry, ConfigQuery, describe_configs
+from kraftlite.broker.handlers.configs import ConfigDescription, ConfigEntry, ConfigQuery, describe_configs
 from kraftlite.broker.handlers.context import BrokerContext
 from kraftlite.broker.handlers.forwarding import bounded
 from kraftlite.model.errors import ApiError, ErrorCode
+from kraftlite.model.limits import MAX_CONFIGS_TOLD
 from kraftlite.model.messages.controller import (
     AlterConfigsRequest,
     AlterConfigsResponse,
@@ -29,25 +30,51 @@ Decides: TypeAlias = Callable[
 """A handler that carries out both calls."""
 
 
-async def _describe(call: Call, request: Any) -> Mapping[str, object]:
+async def describe(call: Call, request: Any, most: int = MAX_CONFIGS_TOLD) -> Mapping[str, object]:
+    """A resource that is named again would be told again, with all its values: it is told once, with all keys asked for."""
     synonyms = getattr(request, "include_synonyms", False)
     documentation = getattr(request, "include_documentation", False)
-    results = []
+    asked: dict[tuple[int, str], dict[str, None] | None] = {}
     async for resource in call.ctx.turns.each(request.resources):
-        query = ConfigQuery(
-            resource_type=resource.resource_type, resource_name=resource.resource_name, keys=resource.configuration_keys
-        )
-        result = describe_configs(call.ctx, query, synonyms=synonyms, documentation=documentation)
+        named = (resource.resource_type, resource.resource_name)
+        before = asked.setdefault(named, {})
+        if resource.configuration_keys is None:
+            asked[named] = None
+        elif before is not None:
+            before.update(dict.fromkeys(resource.configuration_keys))
+    results: list[Mapping[str, object]] = []
+    told: dict[ConfigEntry, dict[str, object]] = {}
+    room = most
+    async for (kind, name), keys in call.ctx.turns.each(asked.items()):
+        query = ConfigQuery(resource_type=kind, resource_name=name, keys=None if keys is None else tuple(keys))
+        if room <= 0:
+            result = _too_many(kind, name, most)
+        else:
+            result = describe_configs(call.ctx, query, synonyms=synonyms, documentation=documentation)
+        room -= len(result.entries)
         results.append(
             {
                 "error_code": result.error,
                 "error_message": result.message,
                 "resource_type": result.resource_type,
                 "resource_name": result.resource_name,
-                "configs": [_entry(entry) for entry in result.entries],
+                "configs": [_told(entry, told) for entry in result.entries],
             }
         )
     return {"throttle_time": 0, "results": results}
+
+
+def _too_many(kind: int, name: str, most: int) -> ConfigDescription:
+    message = f"The answer has {most} values already. Ask for fewer resources, or for fewer keys."
+    return ConfigDescription(error=ErrorCode.INVALID_REQUEST, message=message, resource_type=kind, resource_name=name)
+
+
+def _told(entry: ConfigEntry, told: dict[ConfigEntry, dict[str, object]]) -> dict[str, object]:
+    """One object for all resources that have the same value of a key from the same place."""
+    found = told.get(entry)
+    if found is None:
+        found = told[entry] = _entry(entry)
+    return found
 
 
 def _entry(entry: ConfigEntry) -> dict[str, object]:
@@ -146,6 +173,6 @@ async def _list(call: Call, request: Any) -> Mapping[str, object]:
 
 
 LIST_CONFIG_RESOURCES = cold(74, "ListConfigResources", versions=(0, 1), flexible_from=0, adapt=_list)
-DESCRIBE_CONFIGS = cold(32, "DescribeConfigs", versions=(1, 4), flexible_from=4, adapt=_describe)
+DESCRIBE_CONFIGS = cold(32, "DescribeConfigs", versions=(1, 4), flexible_from=4, adapt=describe)
 ALTER_CONFIGS = cold(33, "AlterConfigs", versions=(0, 2), flexible_from=2, adapt=legacy_alter)
 INCREMENTAL_ALTER_CONFIGS = cold(44, "IncrementalAlterConfigs", versions=(0, 1), flexible_from=1, adapt=incremental_alter)

@@ -66,7 +66,8 @@ async def _heartbeat(call: Call, request: Any) -> Mapping[str, object]:
 
 
 async def _describe(call: Call, request: Any) -> Mapping[str, object]:
-    groups = [_group(call, group_id) async for group_id in call.ctx.turns.each(request.group_ids)]
+    """A group that is named again would be told again, with all its members: it is told once."""
+    groups = [_group(call, group_id) async for group_id in call.ctx.turns.each(dict.fromkeys(request.group_ids))]
     return {"throttle_time": 0, "groups": with_operations(groups, request)}
 
 

@@ -17,7 +17,8 @@ DEAD: Final = "Dead"
 
 
 async def _describe_groups(call: Call, request: Any) -> Mapping[str, object]:
-    groups = [_describe(call, group_id) async for group_id in call.ctx.turns.each(request.groups)]
+    """A group that is named again would be told again, with all its members: it is told once."""
+    groups = [_describe(call, group_id) async for group_id in call.ctx.turns.each(dict.fromkeys(request.groups))]
     return {"throttle_time": 0, "groups": with_operations(groups, request)}
 
 

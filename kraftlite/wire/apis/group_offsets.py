@@ -19,7 +19,7 @@ from kraftlite.model.errors import ApiError, ErrorCode
 from kraftlite.model.ids import ZERO_UUID
 from kraftlite.model.topic_partition import TopicPartition
 from kraftlite.protocol.primitives import milliseconds
-from kraftlite.wire.apis.call import Call, cold
+from kraftlite.wire.apis.call import Call, changed, cold
 
 TOPIC_IDS_FROM: Final = 10
 """The first version of both OffsetCommit and OffsetFetch that has topic ids."""
@@ -81,7 +81,35 @@ def _commit(ref: TopicRef, partition: Any) -> PartitionCommit:
 # --- OffsetFetch ---------------------------------------------------------------------------------------------------------
 
 
+async def fetched_once(call: Call, request: Any) -> Any:
+    """The OffsetFetch with each group, topic and partition once. One that is named again would be told again, with its metadata
+    of up to 4 kB: an answer of 600 MB to a request of 350 kB. What is asked of one group in several places is one question, and
+    whatever it has committed another one."""
+    groups = getattr(request, "groups", None)
+    if groups is None:
+        return changed(request, topics=await _topics_once(call, request.topics))
+    named: dict[tuple[str, bool], list[Any]] = {}
+    async for group in call.ctx.turns.each(groups):
+        named.setdefault((group.group_id, group.topics is None), []).append(group)
+    kept = []
+    async for (_group_id, everything), same in call.ctx.turns.each(named.items()):
+        topics = None if everything else [topic for group in same for topic in group.topics]
+        kept.append(changed(same[0], topics=await _topics_once(call, topics)))
+    return changed(request, groups=tuple(kept))
+
+
+async def _topics_once(call: Call, topics: Sequence[Any] | None) -> tuple[Any, ...] | None:
+    if topics is None:
+        return None
+    named: dict[object, tuple[Any, dict[int, None]]] = {}
+    async for topic in call.ctx.turns.each(topics):
+        _first, indexes = named.setdefault(_ref(topic, call.version), (topic, {}))
+        indexes.update(dict.fromkeys(topic.partition_indexes))
+    return tuple([changed(first, partition_indexes=tuple(indexes)) for first, indexes in named.values()])
+
+
 async def _offset_fetch(call: Call, request: Any) -> Mapping[str, object]:
+    request = await fetched_once(call, request)
     stable = getattr(request, "require_stable", False)
     if call.version >= GROUPS_FROM:
         groups = [await _group(call, group, stable) async for group in call.ctx.turns.each(request.groups)]

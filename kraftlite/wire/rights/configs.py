@@ -9,8 +9,7 @@ from kraftlite.model.acls import REFUSAL_TEXTS, REFUSALS, Operation, ResourceTyp
 from kraftlite.model.messages.choices import ConfigResourceType
 from kraftlite.security.configs import denied_config
 from kraftlite.security.gate import Rights
-from kraftlite.wire.apis.call import Adapter, Call, Guard
-from kraftlite.wire.rights.topics import changed
+from kraftlite.wire.apis.call import Adapter, Call, Guard, changed
 
 
 async def describe_configs(call: Call, rights: Rights, request: Any, adapt: Adapter) -> Mapping[str, object]:

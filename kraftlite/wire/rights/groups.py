@@ -9,9 +9,10 @@ from kraftlite.model.acls import CLUSTER_NAME, REFUSAL_TEXTS, REFUSALS, Operatio
 from kraftlite.model.errors import ErrorCode
 from kraftlite.model.ids import NO_NODE, ZERO_UUID
 from kraftlite.security.gate import Rights
-from kraftlite.wire.apis.call import Adapter, Call, Guard
+from kraftlite.wire.apis.call import Adapter, Call, Guard, changed
+from kraftlite.wire.apis.group_offsets import fetched_once
 from kraftlite.wire.rights.topics import CODE as TOPIC_CODE
-from kraftlite.wire.rights.topics import changed, may_use
+from kraftlite.wire.rights.topics import may_use
 
 CODE: Final = REFUSALS[ResourceType.GROUP]
 TEXT: Final = REFUSAL_TEXTS[ResourceType.GROUP]
@@ -221,6 +222,7 @@ async def offset_delete(call: Call, rights: Rights, request: Any, adapt: Adapter
 
 
 async def offset_fetch(call: Call, rights: Rights, request: Any, adapt: Adapter) -> Mapping[str, object]:
+    request = await fetched_once(call, request)
     groups = getattr(request, "groups", None)
     if groups is None:
         if not rights.group(Operation.DESCRIBE, request.group_id):

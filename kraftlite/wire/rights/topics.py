@@ -6,24 +6,16 @@ Source: SE-36, SE-40.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import is_dataclass, replace
 from typing import Any, Final
 
 from kraftlite.broker.handlers.context import NodeContext
 from kraftlite.model.acls import REFUSAL_TEXTS, REFUSALS, Operation, ResourceType
 from kraftlite.security.gate import Rights
-from kraftlite.wire.apis.call import Adapter, Call, Guard
+from kraftlite.wire.apis.call import Adapter, Call, Guard, changed
 
 CODE: Final = REFUSALS[ResourceType.TOPIC]
 TEXT: Final = REFUSAL_TEXTS[ResourceType.TOPIC]
 NOWHERE: Final = -1
-
-
-def changed(request: Any, **values: object) -> Any:
-    """The same request with other values; one that was read by hand is a tuple."""
-    if is_dataclass(request) and not isinstance(request, type):
-        return replace(request, **values)
-    return request._replace(**values)
 
 
 def name_of(ctx: NodeContext, topic: Any) -> str:

@@ -208,6 +208,25 @@ def test_keys_of_tls_where_nothing_speaks_it_are_told_in_one_line() -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("values", "keys"),
+    [
+        ({"sasl.enabled.mechanisms": "PLAIN"}, "sasl.enabled.mechanisms"),
+        ({"listener.name.plaintext.sasl.enabled.mechanisms": "PLAIN"}, "listener.name.plaintext.sasl.enabled.mechanisms"),
+        (
+            {"connections.max.reauth.ms": "1000", "sasl.server.max.receive.size": "100"},
+            "connections.max.reauth.ms, sasl.server.max.receive.size",
+        ),
+    ],
+)
+def test_keys_of_logins_where_nobody_logs_in_are_told_in_one_line(values: dict[str, str], keys: str) -> None:
+    """SE-10."""
+    assert configured(values).warnings == (
+        f"no listener speaks SASL (protocol SASL_SSL or SASL_PLAINTEXT), so these keys have no effect: {keys}",
+    )
+    assert configured({"sasl.enabled.mechanisms": "GSSAPI", "connections.max.reauth.ms": "0"}).warnings == ()
+
+
 def test_an_unknown_key_is_only_a_warning_and_what_was_meant_is_said() -> None:
     found = configured({"log.retention.hour": "5", "zookeeper.connect": "localhost:2181", "my.plugin": "x"}).warnings
     assert found[0].startswith("unknown configuration key log.retention.hour ")

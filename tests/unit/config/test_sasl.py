@@ -156,3 +156,12 @@ def test_who_serves_the_keys_is_trusted_as_the_login_module_says() -> None:
     assert "allowed is" in problem(given('ssl.truststore.type="BKS"'))
     assert "ssl.provider is no option of it" in problem(given(f'{trust} ssl.provider="hunter3"'))
     assert "unsecuredValidatorRequiredScope is no option" in problem(given('unsecuredValidatorRequiredScope="a"'))
+
+
+def test_keys_of_a_listener_without_sasl_are_told() -> None:
+    """SE-10: users of that listener do not log in, whatever the key says."""
+    found = configured({**PLAIN, "sasl.enabled.mechanisms": "PLAIN", "listener.name.open.sasl.enabled.mechanisms": "PLAIN"})
+    assert found.warnings == (
+        "those listeners do not speak SASL (protocol SASL_SSL or SASL_PLAINTEXT), so these keys have no effect: "
+        "listener.name.open.sasl.enabled.mechanisms",
+    )
