@@ -7,6 +7,7 @@ out, uuids and bytes are base64.
 from __future__ import annotations
 
 import base64
+import math
 import struct
 from collections.abc import Callable, Sequence
 from typing import Any, Final
@@ -95,7 +96,9 @@ class _Walk:
             layout = struct.Struct(">" + kind.layout)
             (value,) = layout.unpack_from(self._data, self.pos)
             self.pos += layout.size
-            return uuid_to_str(UUID(bytes=value)) if kind is Kind.UUID else value
+            if kind is Kind.UUID:
+                return uuid_to_str(UUID(bytes=value))
+            return value if math.isfinite(value) else _NO_NUMBERS[str(value)]
         count = self._string_length() if kind is Kind.STRING else self._length()
         if not count:
             if not field.nullable:
@@ -138,6 +141,8 @@ class _Walk:
         return value
 
 
+_NO_NUMBERS: Final = {"inf": "Infinity", "-inf": "-Infinity", "nan": "NaN"}
+"""JSON has no such numbers; Kafka's tools write them as these strings."""
 _TEXT: Final = Field(name="element", kind=Kind.STRING, attribute="element")
 _SIZED: Final[dict[Kind, Callable[[_Walk, Field, int], Any]]] = {
     Kind.STRING: _Walk.text,
