@@ -71,7 +71,8 @@ class TimelineFile:
             self.close()
 
     def _open(self) -> int:
-        self._fd = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
+        # O_NONBLOCK: a pipe that nobody reads is no file for a trace, and must not hold up the start.
+        self._fd = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NONBLOCK, 0o644)
         self._size = os.fstat(self._fd).st_size
         return self._fd
 
@@ -109,7 +110,8 @@ def read_timelines(paths: Iterable[str | Path]) -> Iterator[dict[str, Any]]:
         files = [found for path in paths for found in _open_halves(Path(path), opened)]
         parts = [(file, os.fstat(file.fileno()).st_size) for file in files]
         for file, size in parts:
-            yield from _events(file, size)
+            if size:
+                yield from _events(file, size)
 
 
 def merge_timelines(paths: Iterable[str | Path], *, since_ms: int = 0) -> list[dict[str, Any]]:
@@ -120,7 +122,8 @@ def merge_timelines(paths: Iterable[str | Path], *, since_ms: int = 0) -> list[d
 def _open_halves(path: Path, opened: ExitStack) -> Iterator[BinaryIO]:
     for part in (path.with_name(path.name + ".1"), path):
         with suppress(FileNotFoundError):
-            yield opened.enter_context(part.open("rb"))
+            # O_NONBLOCK: a pipe is opened without waiting for its other end. It has no size, so nothing is read of it.
+            yield opened.enter_context(os.fdopen(os.open(part, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK), "rb"))
 
 
 def _events(file: BinaryIO, size: int) -> Iterator[dict[str, Any]]:

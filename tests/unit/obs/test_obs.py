@@ -4,6 +4,7 @@ import asyncio
 import io
 import json
 import logging
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -185,6 +186,16 @@ def test_a_torn_line_is_left_out(tmp_path: Path) -> None:
     path.write_bytes(b'{"ts":1,"node":1,"event":"a"}\n\xff\xfe\n[]\n{"ts":2,"no')
     assert [event["event"] for event in read_timeline(path)] == ["a"]
     assert list(read_timeline(tmp_path / "absent")) == []
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="this system has no named pipes")
+def test_a_pipe_in_the_place_of_a_trace_holds_nobody_up(tmp_path: Path) -> None:
+    path = tmp_path / "trace.jsonl"
+    os.mkfifo(path)
+    sink = TimelineFile(str(path), NodeId(1))
+    sink(1_000, ListenerOpened(listener="CLIENT", endpoint="h:1"), {})
+    sink.close()
+    assert list(read_timeline(path)) == []
 
 
 def test_timelines_merge_by_time(tmp_path: Path) -> None:
