@@ -54,7 +54,7 @@ def task_not_armed_after_it_did_something(patch: Patch) -> None:
 @mutant("isr-check-ends-with-a-find", "the check of ISRs ends when it has found a laggard", expects=("IsrLag", "33", "liveness"))
 def isr_check_ends_with_a_find(patch: Patch) -> None:
     """RP-19; `replica.lag.time.max.ms`. A periodic task that ends with its first result, or its first failure."""
-    rule = "partition.check_isr(now_ms)\n"
+    rule = "partition.check_isr(self._clock.now_ms())\n"
     found = "if partition.leader is not None and partition.leader.isr.pending is not None:\n                return\n"
     patch.edit(ReplicaManager, "_check_isrs", (rule, f"{rule}            {found}"))
 
