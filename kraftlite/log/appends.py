@@ -240,7 +240,7 @@ class Appender:
         for header in headers:
             epoch = header.partition_leader_epoch
             if epoch >= 0 and epoch != ctx.epochs.latest_epoch:
-                self._epochs.assign_start(epoch, header.base_offset)
+                self._epochs.assign_start(epoch, max(header.base_offset, ctx.log_start_offset))  # the first batch may straddle
             if header.producer_id >= 0:
                 marker = marker_of(data[position : position + header.size_bytes]) if header.is_control else None
                 self._note_producer(segment, header, marker, header.base_offset, header.max_timestamp)

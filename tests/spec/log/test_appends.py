@@ -357,6 +357,7 @@ def test_rp_36_the_first_batch_may_straddle_the_log_start() -> None:
     log.append_as_follower(batch("a", "b", "c", "d", base_offset=10, epoch=1))
     assert (log.log_start_offset, log.leo) == (12, 14)
     assert parse_header(log.read(12, 1 << 20, up_to=14)).base_offset == 10
+    assert log.epoch_entries == ((1, 12),), "an epoch begins no earlier than the log"
     with pytest.raises(ApiError):
         log.read(11, 1 << 20, up_to=14)
     with pytest.raises(UnexpectedAppend):
