@@ -449,7 +449,9 @@ def _committed_end(history: History, name: str, truncated: Recorded, old_leo: in
     unclean = [c for c in history.changes.get(name, ()) if c.ms <= truncated.ms and c.moves_leader and is_unclean(c)]
     isr = [e for e in events if e.event == "partition.isr_committed" and unclean and e.ms <= unclean[-1].ms]
     before = [e for e in events if e.event == "log.truncated" and unclean and e.ms >= unclean[-1].ms]
-    if unclean and isr and before[:1] == [truncated] and unclean[-1].old_isr == (truncated.node,):
+    # Where a fencing has left nobody in sync, the last one of the ISR is the one that is eligible (KIP-966).
+    had_all = (unclean[-1].old_isr or unclean[-1].old_elr) if unclean else ()
+    if unclean and isr and before[:1] == [truncated] and had_all == (truncated.node,):
         alone = tuple(isr[-1].get("isr", ())) == (truncated.node,) and int(isr[-1].get("min_isr", 0)) == 1
         return old_leo if alone else known
     return known

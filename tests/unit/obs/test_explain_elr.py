@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from kraftlite.model.ids import NodeId
-from kraftlite.runtime.trace import controller
+from kraftlite.runtime.trace import controller, log, partition
 from tests.unit.obs.test_explain import TP, C, Trace
 
 
@@ -54,3 +56,20 @@ def test_an_unclean_restart_says_so() -> None:
     change(trace, 7.5, 30, cause, (2, 3), old_isr=ids(2, 3, 4), isr=ids(3, 4))
     trace.record(7.5, 31, "RegisterBroker", "broker_id=2 broker_epoch=31 fenced=true", cause, first=30)
     assert any("did not stop cleanly" in step.what for step in trace.story("leader_changed").steps)
+
+
+@pytest.mark.parametrize("fenced_first", [True, False])
+def test_what_the_last_one_in_sync_had_is_told_as_lost(fenced_first: bool) -> None:
+    """Its log was committed to the end, whether the next leader is elected at its fencing, or when another one is back."""
+    trace = Trace()
+    trace.created()
+    trace.say(12.0, 2, partition.IsrCommitted(tp=TP, isr=ids(2), partition_epoch=3, min_isr=1, cause="record@45"))
+    fenced, back = "maybe_fence_stale_broker broker=2 silent_ms=9000", "broker_heartbeat broker=3 old=fenced new=unfenced"
+    if fenced_first:
+        change(trace, 21.0, 50, fenced, (2, None), old_isr=ids(2), isr=(), old_elr=(), elr=ids(2))
+        change(trace, 22.0, 52, back, (None, 3), old_isr=(), isr=ids(3), old_elr=ids(2), elr=(), unclean=True)
+    else:
+        change(trace, 22.0, 52, fenced, (2, 3), old_isr=ids(2), isr=ids(3), unclean=True)
+    trace.follows(30.0, 2, 3, epoch=53, partition_epoch=52, record=52, hw=100)
+    trace.say(30.1, 2, log.LogTruncated(tp=TP, offset=100, old_leo=120, leo=100, hw=100))
+    assert trace.story("truncated").title.endswith("offsets 100 to 119 were committed: 20 records are lost")
