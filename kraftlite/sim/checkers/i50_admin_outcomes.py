@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Final
 
+from kraftlite.controller.core import ControllerCore
 from kraftlite.metadata import records as r
 from kraftlite.model.errors import ErrorCode as E
 from kraftlite.model.ids import NodeId
@@ -48,14 +49,16 @@ _OPEN: Final = E.REQUEST_TIMED_OUT
 
 @dataclass(eq=False, slots=True)
 class Arrival:
-    """A request at a controller. `known`: the offset committed there, as it knew. `met`: the offsets before the records that are
-    its effect, or that of another request that was open then and would have had the same."""
+    """A request at a controller. `known`: the offset committed there, as it knew; `ahead`: it had written more than that when the
+    request came, or when it was answered. `met`: the offsets before the records that are its effect, or that of another request
+    that was open then and would have had the same."""
 
     exchange: AnyExchange
     source: NodeId
     author: tuple[NodeId, int]
     at_us: int
     known: int
+    ahead: bool
     kind: str
     request: Any
     met: list[int] = field(default_factory=list)
@@ -96,9 +99,10 @@ class AdminOutcomes(MetadataChecker):
     def _on_arrival(self, kind: str, exchange: AnyExchange) -> None:
         view = self.facts.views[exchange.target]
         if view.controller is not None:
-            known = view.active_controller.offsets.committed_offset
+            core = view.active_controller
             now = self.world.cluster.loop.now_us()
-            arrival = Arrival(exchange, exchange.source, view.author, now, known, kind, exchange.request)
+            known, ahead = core.offsets.committed_offset, _is_ahead(core)
+            arrival = Arrival(exchange, exchange.source, view.author, now, known, ahead, kind, exchange.request)
             self._arrivals.append(arrival)
             self._open.append(arrival)
 
@@ -107,6 +111,8 @@ class AdminOutcomes(MetadataChecker):
         done = next((it for it in self._open if it.exchange is exchange), None)
         if done is not None:
             self._open.remove(done)
+            core = self.facts.views[exchange.target].controller
+            done.ahead = done.ahead or (core is not None and _is_ahead(core))
 
     # --- what is written has been asked for
 
@@ -196,6 +202,8 @@ class AdminOutcomes(MetadataChecker):
                 return True
         end = self._committed[bisect_right(self._committed, (op.returned_us, 1 << 62)) - 1][1] if self._committed else 0
         begin = min((it.known for it in arrivals), default=end - 1)
+        if _is_thrown(op, codes) and any(it.ahead for it in arrivals):
+            return True  # by what is not committed, and may never be: nobody waits for it, as in Kafka's controller
         asked: list[NodeId | None] = [*sorted({it.exchange.target for it in arrivals})] or [None]
         states = list(history.between(begin, end - 1))
         return any(self._fits(state, op, request, codes, at, effect=False) for at in asked for state in states)
@@ -250,6 +258,17 @@ def _explained(outcome: Outcome, records: Sequence[Any], state: MetadataState) -
         must -= not fitting.optional
         count += 1
     return 0 if must else count
+
+
+def _is_ahead(core: ControllerCore) -> bool:
+    """Return whether an active controller has written what is not committed."""
+    return core.offsets.write_offset not in (None, core.offsets.committed_offset + 1)
+
+
+def _is_thrown(op: Operation, codes: Sequence[E] | None) -> bool:
+    """Return whether the request failed as a whole. Refusals of single entries are an answer, which waits for what was written
+    before it (CE-07)."""
+    return op.error is not None or (bool(codes) and set(codes or ()) == {E.POLICY_VIOLATION})
 
 
 def _divided(op: Operation) -> tuple[list[Entry | None], Any]:
