@@ -12,7 +12,7 @@ from kraftlite.log import checkpoints
 from kraftlite.model.errors import Fault
 from kraftlite.model.shown import printable
 
-OFFSETS = ("recovery-point-offset-checkpoint", "replication-offset-checkpoint", "log-start-offset-checkpoint")
+OFFSETS = (checkpoints.RECOVERY_POINT_CHECKPOINT, checkpoints.HW_CHECKPOINT, checkpoints.LOG_START_CHECKPOINT)
 NAMES = ("leader-epoch-checkpoint", "partition.metadata", "quorum-state", "meta.properties", *OFFSETS, ".kafka_cleanshutdown")
 
 

@@ -27,6 +27,11 @@ def read_rows(path: str | Path, name: str) -> list[dict[str, Any]]:
     return rows
 
 
+def read_offsets(path: str | Path) -> list[tuple[tuple[str, int], int]]:
+    """An offset for each of the "partitions"; -1: the high watermark. Raises as `read_rows` does."""
+    return [(partition_of(row), number_of(row, "offset", -1, MAX_INT64)) for row in read_rows(path, "partitions")]
+
+
 def topic_of(row: dict[str, Any]) -> str:
     name = row.get("topic")
     if not isinstance(name, str) or not name:

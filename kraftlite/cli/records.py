@@ -9,10 +9,9 @@ import click
 
 from kraftlite.cli.common import output_option, print_json
 from kraftlite.cli.error_texts import explained
-from kraftlite.cli.partition_lists import number_of, partition_of, read_rows
+from kraftlite.cli.partition_lists import read_offsets
 from kraftlite.cli.target import Target, target_options
 from kraftlite.model.errors import ErrorCode
-from kraftlite.model.limits import MAX_INT64
 
 
 @click.command("delete")
@@ -65,7 +64,7 @@ def delete_records(
 
 def _read(path: Path) -> dict[tuple[str, int], int]:
     try:
-        rows = [(partition_of(row), number_of(row, "offset", -1, MAX_INT64)) for row in read_rows(path, "partitions")]
+        rows = read_offsets(path)
     except ValueError as error:
         message = f'{path}: expected {{"partitions": [{{"topic": …, "partition": …, "offset": …}}]}}: {error}'
         raise click.ClickException(message) from None

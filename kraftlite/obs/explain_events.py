@@ -10,14 +10,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
+from kraftlite.obs.timeline import LAST_MS
 from kraftlite.runtime.trace import TraceEvent
 
 _WORD: Final = re.compile(r"(\S+?)=(\(.*?\)|\S*)")
 _RECORD: Final = "record@"
 _OPERATION: Final = "operation:"
 _OFFSET_DIGITS: Final = 20
-_LAST_MS: Final = 253_402_214_400_000
-"""The last day of the year 9999, after which no calendar can show a time. Traces come from files."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -88,7 +87,7 @@ def from_line(line: Mapping[str, Any]) -> Recorded | None:
     except (KeyError, TypeError, ValueError, OverflowError):
         return None
     cause = line.get("cause")
-    if not 0 <= ms < _LAST_MS or not isinstance(cause, str | None):
+    if not 0 <= ms < LAST_MS or not isinstance(cause, str | None):
         return None
     facts = {name: value for name, value in line.items() if name not in ("ts", "node", "event", "cause") and value is not None}
     return Recorded(ms=ms, node=node, event=event, facts=facts, cause=cause)

@@ -20,8 +20,8 @@ from kraftlite.model.topic_partition import TopicPartition
 from kraftlite.runtime.trace import TraceEvent
 
 _MAX_LINE_BYTES: Final = MIB
-_LAST_MS: Final = 253_402_214_400_000
-"""The last day of the year 9999, as in `explain_events`."""
+LAST_MS: Final = 253_402_214_400_000
+"""The last day of the year 9999, after which no calendar can show a time. Traces come from files."""
 TIMELINE_NAME: Final = "kraftlite-trace.jsonl"
 _encode = json.JSONEncoder(default=str, separators=(",", ":"), ensure_ascii=False).encode
 _quoted: Final = json.encoder.encode_basestring
@@ -138,4 +138,4 @@ def _events(file: BinaryIO, size: int) -> Iterator[dict[str, Any]]:
 
 def _is_time(value: object) -> bool:
     """Return whether a damaged line has not lost its time, in milliseconds."""
-    return isinstance(value, int | float) and 0 <= value < _LAST_MS
+    return isinstance(value, int | float) and 0 <= value < LAST_MS

@@ -7,10 +7,9 @@ from collections.abc import Sequence
 import click
 
 from kraftlite.cli.compat.tool import Parser, ToolError, UsageError, cluster_of, java_exception
-from kraftlite.cli.partition_lists import named_twice, number_of, partition_of, read_rows
+from kraftlite.cli.partition_lists import named_twice, read_offsets
 from kraftlite.client.admin import Partition, delete_records
 from kraftlite.model.errors import ErrorCode
-from kraftlite.model.limits import MAX_INT64
 
 
 def run(arguments: Sequence[str]) -> int:
@@ -33,7 +32,7 @@ def run(arguments: Sequence[str]) -> int:
 
 def _read(path: str) -> dict[Partition, int]:
     try:
-        found = [(partition_of(row), number_of(row, "offset", -1, MAX_INT64)) for row in read_rows(path, "partitions")]
+        found = read_offsets(path)
     except ValueError as error:
         raise ToolError(f"{path}: not a valid offset file: {error}") from None
     twice = named_twice(partition for partition, _offset in found)

@@ -17,6 +17,7 @@ from kraftlite.metadata.kafka_records import values
 from kraftlite.metadata.kafka_records.layout import Field, Kind, Layout
 from kraftlite.model.errors import Fault
 from kraftlite.model.ids import uuid_to_str
+from kraftlite.model.java_text import java_double
 
 
 def record_as_json(layout: Layout, version: int, data: bytes, pos: int) -> dict[str, Any]:
@@ -98,7 +99,7 @@ class _Walk:
             self.pos += layout.size
             if kind is Kind.UUID:
                 return uuid_to_str(UUID(bytes=value))
-            return value if math.isfinite(value) else _NO_NUMBERS[str(value)]
+            return value if math.isfinite(value) else java_double(value)  # as a text, which JSON has no number for
         count = self._string_length() if kind is Kind.STRING else self._length()
         if not count:
             if not field.nullable:
@@ -141,8 +142,6 @@ class _Walk:
         return value
 
 
-_NO_NUMBERS: Final = {"inf": "Infinity", "-inf": "-Infinity", "nan": "NaN"}
-"""JSON has no such numbers; Kafka's tools write them as these strings."""
 _TEXT: Final = Field(name="element", kind=Kind.STRING, attribute="element")
 _SIZED: Final[dict[Kind, Callable[[_Walk, Field, int], Any]]] = {
     Kind.STRING: _Walk.text,

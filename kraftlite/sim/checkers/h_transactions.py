@@ -176,7 +176,8 @@ class TransactionsSeen(HistoryChecker):
             who = name.partition(":")[0]
             if times > 1 and who not in stale and f"{who}-group" not in stale:
                 self.fail(f"{name} was copied {times} times")
+        known = copies.keys() | early
         for (copier, tp), end in ends.items():
             for offset, _ in committed.get(tp, ()):
-                if copier and offset < end and copy_of(copier, tp, offset) not in {*copies, *early}:
+                if copier and offset < end and copy_of(copier, tp, offset) not in known:
                     self.fail(f"{copy_of(copier, tp, offset)} was never copied; the offset of the group is {end}")

@@ -16,7 +16,7 @@ from kraftlite.sim.checkers.base import World
 from kraftlite.sim.checkers.compare import controller_difference
 from kraftlite.sim.checkers.facts import MetadataChecker
 from kraftlite.sim.checkers.model import MetadataState
-from kraftlite.sim.checkers.views import Entry, NodeView
+from kraftlite.sim.checkers.views import Entry, NodeView, is_ahead
 from kraftlite.timeline.registry import LATEST
 
 
@@ -219,9 +219,8 @@ class AckCommitted(MetadataChecker):
         stable, read_epoch = offsets.stable_offset, offsets.read_epoch
         if read_epoch == LATEST or read_epoch > stable:
             self.fail(f"the active controller {view.node_id} lets reads see epoch {read_epoch}, stable is {stable}")
-        settled = offsets.write_offset == offsets.committed_offset + 1
         expected = history.visible(stable)
-        latest = history.applied(offsets.committed_offset) if settled else None
+        latest = None if is_ahead(controller) else history.applied(offsets.committed_offset)
         before, before_latest = self._compared.get(view.author, (None, None))
         self._compared[view.author] = (expected, latest)
         if before is not expected:

@@ -8,7 +8,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Final
 
-from kraftlite.controller.core import ControllerCore
 from kraftlite.metadata import records as r
 from kraftlite.model.errors import ErrorCode as E
 from kraftlite.model.ids import NodeId
@@ -23,6 +22,7 @@ from kraftlite.sim.checkers.base import World
 from kraftlite.sim.checkers.facts import MetadataChecker
 from kraftlite.sim.checkers.model import MetadataState, completes_a_move, has_elr
 from kraftlite.sim.checkers.views import Entry as Batch
+from kraftlite.sim.checkers.views import is_ahead
 from kraftlite.sim.history import UNANSWERED, Operation
 from kraftlite.simhost.network import AnyExchange
 
@@ -101,7 +101,7 @@ class AdminOutcomes(MetadataChecker):
         if view.controller is not None:
             core = view.active_controller
             now = self.world.cluster.loop.now_us()
-            known, ahead = core.offsets.committed_offset, _is_ahead(core)
+            known, ahead = core.offsets.committed_offset, is_ahead(core)
             arrival = Arrival(exchange, exchange.source, view.author, now, known, ahead, kind, exchange.request)
             self._arrivals.append(arrival)
             self._open.append(arrival)
@@ -112,7 +112,7 @@ class AdminOutcomes(MetadataChecker):
         if done is not None:
             self._open.remove(done)
             core = self.facts.views[exchange.target].controller
-            done.ahead = done.ahead or (core is not None and _is_ahead(core))
+            done.ahead = done.ahead or (core is not None and is_ahead(core))
 
     # --- what is written has been asked for
 
@@ -258,11 +258,6 @@ def _explained(outcome: Outcome, records: Sequence[Any], state: MetadataState) -
         must -= not fitting.optional
         count += 1
     return 0 if must else count
-
-
-def _is_ahead(core: ControllerCore) -> bool:
-    """Return whether an active controller has written what is not committed."""
-    return core.offsets.write_offset not in (None, core.offsets.committed_offset + 1)
 
 
 def _is_thrown(op: Operation, codes: Sequence[E] | None) -> bool:

@@ -18,7 +18,7 @@ from kraftlite.replication.partition import Partition
 from kraftlite.sim.checkers.base import World
 from kraftlite.sim.checkers.facts import MetadataChecker
 from kraftlite.sim.checkers.model import MetadataState
-from kraftlite.sim.checkers.views import Entry, NodeView
+from kraftlite.sim.checkers.views import Entry, NodeView, is_ahead
 from kraftlite.sim.themes import ADMIN
 from kraftlite.simhost.host import SimHost
 from kraftlite.simhost.network import AnyExchange
@@ -89,8 +89,7 @@ class SelfReports(MetadataChecker):
     def _look_at_controller(self, view: NodeView, core: ControllerCore, gauges: Mapping[str, float]) -> None:
         self._compare(view.node, f"{_CONTROLLER}activecontrollercount", gauges, int(core.active and core.claim_epoch is not None))
         offset = core.offsets.committed_offset
-        ahead = core.active and core.offsets.write_offset != offset + 1
-        if ahead or core.queue.has_begun or not 0 <= offset < self.facts.committed_end:
+        if is_ahead(core) or core.queue.has_begun or not 0 <= offset < self.facts.committed_end:
             return  # with records that are not committed, or with a part of a batch
         for name, wanted in _of_metadata(self.facts.history.applied(offset)).items():
             self._compare(view.node, _CONTROLLER + name, gauges, wanted)

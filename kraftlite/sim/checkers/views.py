@@ -22,6 +22,11 @@ def keys_of(control: KRaftVoters) -> Keys:
     return tuple(sorted((it.voter_id, None if it.directory_id == ZERO_UUID else it.directory_id) for it in control.voters))
 
 
+def is_ahead(core: ControllerCore) -> bool:
+    """Return whether a controller is active and has written what is not committed."""
+    return core.active and core.offsets.write_offset != core.offsets.committed_offset + 1
+
+
 class Entry:
     """One batch of the metadata log. Batches of equal bytes are one object: compare with `is`."""
 

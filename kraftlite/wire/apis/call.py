@@ -53,6 +53,8 @@ class Api:
     """The operations that a client must be allowed (SE-40); a listener takes them from the table in `wire/rights`."""
     guard: Guard | None = None
     """Decides it for an API of `cold`; None: `handle` does, or the controller, or there is nothing to decide."""
+    prepare: Prepare | None = None
+    """Done with a request of `cold` before anything is decided or answered."""
 
 
 class Need(NamedTuple):
@@ -269,6 +271,8 @@ class Adapter(Protocol):
     def __call__(self, call: Call, request: Any) -> Awaitable[Mapping[str, object]]: ...
 
 
+Prepare: TypeAlias = "Callable[[Call, Any], Awaitable[Any]]"
+"""Gives the request that is answered instead, of the same type."""
 Guard: TypeAlias = "Callable[[Call, Rights, Any, Adapter], Awaitable[Mapping[str, object]]]"
 """Hands the part of a request that is allowed to the adapter, and puts the refusals into its answer."""
 
@@ -291,6 +295,7 @@ def cold(
     adapt: Adapter,
     waits: bool = False,
     by_hand: HandCodec | None = None,
+    prepare: Prepare | None = None,
 ) -> Api:
     """An API whose messages go through kio, or `by_hand`; answered at once, or from a task of its connection.
 
@@ -317,11 +322,21 @@ def cold(
         call.spawn(lambda: _answer(call, request, adapt, codec), task_name, will_use_ns=COLD_ANSWER_NS)
 
     task_name = f"kafka-{name}"
-    return Api(key=key, name=name, min_version=versions[0], max_version=versions[1], flexible_from=flexible_from, handle=handle)
+    return Api(
+        key=key,
+        name=name,
+        min_version=versions[0],
+        max_version=versions[1],
+        flexible_from=flexible_from,
+        handle=handle,
+        prepare=prepare,
+    )
 
 
 async def _answer(call: Call, request: Any, adapt: Adapter, codec: HandCodec | None = None) -> None:
-    rights, guard = call.rights, call.api.guard
+    rights, guard, prepare = call.rights, call.api.guard, call.api.prepare
+    if prepare is not None:
+        request = await prepare(call, request)
     values = await (adapt(call, request) if rights is None or guard is None else guard(call, rights, request, adapt))
     counts = call.slot.timing is not None
     if codec is not None:

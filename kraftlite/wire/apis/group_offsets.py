@@ -81,7 +81,7 @@ def _commit(ref: TopicRef, partition: Any) -> PartitionCommit:
 # --- OffsetFetch ---------------------------------------------------------------------------------------------------------
 
 
-async def fetched_once(call: Call, request: Any) -> Any:
+async def _fetched_once(call: Call, request: Any) -> Any:
     """The OffsetFetch with each group, topic and partition once. One that is named again would be told again, with its metadata
     of up to 4 kB: an answer of 600 MB to a request of 350 kB. What is asked of one group in several places is one question, and
     whatever it has committed another one."""
@@ -109,7 +109,6 @@ async def _topics_once(call: Call, topics: Sequence[Any] | None) -> tuple[Any, .
 
 
 async def _offset_fetch(call: Call, request: Any) -> Mapping[str, object]:
-    request = await fetched_once(call, request)
     stable = getattr(request, "require_stable", False)
     if call.version >= GROUPS_FROM:
         groups = [await _group(call, group, stable) async for group in call.ctx.turns.each(request.groups)]
@@ -198,5 +197,5 @@ async def _offset_delete(call: Call, request: Any) -> Mapping[str, object]:
 
 
 OFFSET_COMMIT = cold(8, "OffsetCommit", versions=(2, 10), flexible_from=8, adapt=_offset_commit)
-OFFSET_FETCH = cold(9, "OffsetFetch", versions=(1, 10), flexible_from=6, adapt=_offset_fetch)
+OFFSET_FETCH = cold(9, "OffsetFetch", versions=(1, 10), flexible_from=6, adapt=_offset_fetch, prepare=_fetched_once)
 OFFSET_DELETE = cold(47, "OffsetDelete", versions=(0, 0), flexible_from=1, adapt=_offset_delete)

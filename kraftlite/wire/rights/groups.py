@@ -10,7 +10,6 @@ from kraftlite.model.errors import ErrorCode
 from kraftlite.model.ids import NO_NODE, ZERO_UUID
 from kraftlite.security.gate import Rights
 from kraftlite.wire.apis.call import Adapter, Call, Guard, changed
-from kraftlite.wire.apis.group_offsets import fetched_once
 from kraftlite.wire.rights.topics import CODE as TOPIC_CODE
 from kraftlite.wire.rights.topics import may_use
 
@@ -222,7 +221,6 @@ async def offset_delete(call: Call, rights: Rights, request: Any, adapt: Adapter
 
 
 async def offset_fetch(call: Call, rights: Rights, request: Any, adapt: Adapter) -> Mapping[str, object]:
-    request = await fetched_once(call, request)
     groups = getattr(request, "groups", None)
     if groups is None:
         if not rights.group(Operation.DESCRIBE, request.group_id):

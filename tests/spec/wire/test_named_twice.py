@@ -9,6 +9,7 @@ import pytest
 
 from kraftlite.model.errors import ErrorCode
 from kraftlite.wire.apis.configs import describe
+from kraftlite.wire.apis.group_offsets import OFFSET_FETCH
 from kraftlite.wire.rights.groups import offset_fetch
 from tests.harness.offsets_log import GroupHarness
 from tests.harness.wire_fakes import RawClient, topic_uuid
@@ -174,7 +175,8 @@ async def test_se_37_rights_are_asked_about_what_is_told_once() -> None:
         call: Any = SimpleNamespace(ctx=h.context, version=8)
         once = Group("g", (Topic("t", (0,)), Topic("hidden", (0,))))
         request = OffsetFetch((once, Group("secret", ()), once, Group("h", (Topic("t", (1,)),)), Group("secret", ())))
-        found: Any = await offset_fetch(call, rights, request, adapt)
+        assert OFFSET_FETCH.prepare is not None
+        found: Any = await offset_fetch(call, rights, await OFFSET_FETCH.prepare(call, request), adapt)
     told = {group["group_id"]: group for group in found["groups"]}
     assert [group["group_id"] for group in found["groups"]] == ["g", "h", "secret"]
     assert told["g"]["topics"][0] == "t" and told["g"]["topics"][1]["name"] == "hidden" and len(told["g"]["topics"]) == 2
