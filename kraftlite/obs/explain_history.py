@@ -13,6 +13,7 @@ from kraftlite.obs.explain_events import Recorded
 RECORD = "controller.record_appended"
 RECORDS = "controller.records_appended"
 METADATA_LOG = "__cluster_metadata-0"
+_LEADS = "partition.leader_started"
 _REGISTRATIONS = ("RegisterBroker", "BrokerRegistrationChange", "UnregisterBroker")
 _LAST_WORDS_MS = 500
 """An event of a node within this time of a kill or a pause may have begun before it."""
@@ -270,18 +271,27 @@ def _ids(value: Sequence[Any] | None) -> tuple[int, ...] | None:
 
 
 def _changes(name: str, history: History, events: Sequence[Recorded]) -> Iterator[Change]:
-    """The changes of a partition by partition epoch; a partition that was deleted and created anew starts over."""
+    """The changes of a partition by partition epoch; a partition that was deleted and created anew starts over. A record that was
+    one of many is not traced: what brokers made of it stands for it."""
     last: Change | None = None
+    leads = {(event.get("partition_epoch"), event.caused_by_record): event for event in events if event.event == _LEADS}
+    traced = {event.get("partition_epoch") for event in events if event.event == RECORD}
     for event in events:
         if event.event == RECORD:
             offset = int(event.get("offset"))
             if history.records.get(offset) is not event:
                 continue  # lost with its controller
             found = _from_record(name, event, offset, last)
-        elif event.event in ("partition.leader_started", "partition.follower_started"):
+        elif event.event in (_LEADS, "partition.follower_started"):
             if event.caused_by_record is None or event.caused_by_record in history.records:
                 continue
             if last is not None and int(event.get("partition_epoch")) <= last.partition_epoch:
+                continue
+            # The leader knows more of it than a follower, whoever was first to hear of it.
+            found = _from_broker(name, leads.get((event.get("partition_epoch"), event.caused_by_record), event), history, last)
+        elif event.event == "partition.isr_committed":
+            epoch = int(event.get("partition_epoch"))
+            if last is None or event.node != last.leader or epoch <= last.partition_epoch or epoch in traced:
                 continue
             found = _from_broker(name, event, history, last)
         else:
@@ -316,11 +326,11 @@ def _from_record(name: str, event: Recorded, offset: int, last: Change | None) -
 
 
 def _from_broker(name: str, event: Recorded, history: History, last: Change | None) -> Change:
+    """Make the change of a leader or a follower that began in it, or of the ISR with which a leader goes on after it."""
     offset = event.caused_by_record
-    assert offset is not None
     isr = _ids(event.get("isr"))
-    batch = history.batch_of(offset)
-    leads = event.event == "partition.leader_started"
+    batch = None if offset is None else history.batch_of(offset)
+    leads = event.event != "partition.follower_started"
     return Change(
         ms=batch.ms if batch is not None else event.ms,
         node=batch.node if batch is not None else event.node,
@@ -330,9 +340,11 @@ def _from_broker(name: str, event: Recorded, history: History, last: Change | No
         old_leader=None if last is None else last.leader,
         leader=event.node if leads else event.get("leader_id"),
         old_leader_epoch=None if last is None else last.leader_epoch,
-        leader_epoch=int(event.get("leader_epoch")),
+        leader_epoch=int(event.get("leader_epoch", -1 if last is None else last.leader_epoch)),
         old_isr=None if last is None else last.isr,
         isr=isr if isr is not None else (last.isr if last is not None else ()),
         partition_epoch=int(event.get("partition_epoch")),
         record=batch if batch is not None else event,
+        old_elr=() if last is None else last.elr,
+        unclean=event.get("recovering") is True,
     )

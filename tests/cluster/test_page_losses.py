@@ -51,6 +51,11 @@ def test_an_unclean_election_loses_what_the_page_says(cluster: Cluster, topic: s
         page.act("start", old)
         wait_for("all are in sync again", lambda: len(row().get("isr", ())) == 3)
         assert row()["lost"] == lost
+
+        def titles() -> str:
+            return "\n".join(it["title"] for it in page.get(f"/api/v1/stories?kind=partition&name={name}")["stories"])
+
+        wait_for("its story tells the loss", lambda: "offsets 10 to 19 were committed: 10 records are lost" in titles())
     finally:
         beside.stop(cluster.data_dir)
 

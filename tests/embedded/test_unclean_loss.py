@@ -40,9 +40,13 @@ def left(cluster: SyncCluster) -> dict[int, int]:
     return {it.offset(): int(it.value()) for it in messages}
 
 
-def test_the_story_names_the_records_that_an_unclean_election_has_lost() -> None:
+@pytest.mark.parametrize("others_too", [0, 150])
+def test_the_story_names_the_records_that_an_unclean_election_has_lost(others_too: int) -> None:
+    """Also where other partitions change in the same operations, which do not trace each of so many records."""
     with SyncCluster(controllers=1, brokers=3) as cluster:
         cluster.record()
+        if others_too:
+            cluster.create_topic("others", partitions=others_too, replication_factor=3)
         config = {"unclean.leader.election.enable": "true", "min.insync.replicas": "1"}
         cluster.create_topic("orders", partitions=1, replication_factor=3, config=config)
         told = acknowledged(cluster, range(10))
