@@ -13,7 +13,7 @@ milliseconds.
 - `transact`: transactional_id, topic, steps. A `result` each: `begin`, `commit`, `abort`; `send` records, which are acknowledged
   when it is told; `copy` so many records of the topic `source` as a member of `group`, from where it has committed, and commit
   that within the transaction; `wait` for the second line on standard input. `group` stands in the job, and `timeout_ms` of a
-  transaction if it is not a minute.
+  transaction if it is not a minute. A `warning` (error) for what the program, as an application, has to do again.
 - `admin`: steps, which are objects with a `do`. A `result` each, with the result or an error.
 """
 
@@ -212,8 +212,11 @@ class Ready:
         return [it for it in events if it["event"] == "record"]
 
     def transact(self, topic: str, *steps: Mapping[str, Any], **job: Any) -> list[Any]:
-        """The result of each step of a producer's transactions, as those of `admin`. Its id is the topic's name."""
-        return told_results(self.run(op="transact", topic=topic, transactional_id=topic, steps=list(steps), **job))
+        """The result of each step of a producer's transactions, as those of `admin`. Its id is the topic's name. No broker
+        dies, so none is done again."""
+        events = self.run(op="transact", topic=topic, transactional_id=topic, steps=list(steps), **job)
+        assert [it for it in events if it["event"] == "warning"] == []
+        return told_results(events)
 
     def admin(self, *steps: Mapping[str, Any]) -> list[Any]:
         """The result of each step, in order; an error's name as `Refused`."""

@@ -48,3 +48,17 @@ func guessVersion(ctx context.Context, cl *kadm.Client) (any, error) {
 	}
 	return nil, nil
 }
+
+// abandon ends a transaction whose commit nobody has confirmed: with TryAbort, as the documentation says, which takes the producer's
+// id anew.
+func (producer *transactor) abandon(ctx context.Context, _ *Job) error {
+	for {
+		err := producer.end(ctx, kgo.TryAbort)
+		if err == nil {
+			return producer.loaded(ctx)
+		}
+		if !unconfirmed(ctx, err) {
+			return err
+		}
+	}
+}

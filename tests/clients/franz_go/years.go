@@ -23,3 +23,13 @@ func describeConsumerGroup(context.Context, *kadm.Client, string) (any, error) {
 func guessVersion(context.Context, *kadm.Client) (any, error) {
 	return nil, errors.New("this release does not know Kafka 4.3")
 }
+
+// abandon ends a transaction whose commit nobody has confirmed: a new client takes over. The documentation of these releases forbids
+// to abort it.
+func (producer *transactor) abandon(ctx context.Context, job *Job) error {
+	producer.CloseAllowingRebalance()
+	sent := producer.sent
+	*producer = *newTransactor(job)
+	producer.sent = sent
+	return producer.loaded(ctx)
+}
