@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"net"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kerr"
@@ -122,8 +124,7 @@ func (producer *transactor) commit(ctx context.Context, job *Job) error {
 	}
 }
 
-// again does the transaction up to here once more, in a new one, while it ends in an error that is no answer of a broker. Returns the
-// last error.
+// again does the transaction up to here once more, in a new one, while no broker answers it. Returns the last error.
 func (producer *transactor) again(ctx context.Context, job *Job, err error) error {
 	for job.Group == "" && unconfirmed(ctx, err) {
 		tell(map[string]any{"event": "warning", "error": err.Error()})
@@ -140,17 +141,23 @@ func (producer *transactor) again(ctx context.Context, job *Job, err error) erro
 	return err
 }
 
-// unconfirmed says that something went wrong, and that no broker has said so.
+// unconfirmed says that a connection failed, or was not to be had: no broker has answered. It is neither an answer nor an error of the
+// client's own, such as that there is no transaction.
 func unconfirmed(ctx context.Context, err error) bool {
-	var kafka *kerr.Error
-	return err != nil && ctx.Err() == nil && !errors.As(err, &kafka)
+	var network *net.OpError
+	if err == nil || ctx.Err() != nil {
+		return false
+	}
+	return errors.As(err, &network) || errors.Is(err, io.EOF) || errors.Is(err, net.ErrClosed) || err.Error() == "unknown broker"
 }
 
 // loaded returns when the coordinator has given the producer its id, for which it has ended what was open.
 func (producer *transactor) loaded(ctx context.Context) error {
 	for {
 		_, _, err := producer.ProducerID(ctx)
-		if err == nil || ctx.Err() != nil {
+		var refused *kerr.Error
+		final := errors.As(err, &refused) && !refused.Retriable && refused != kerr.ConcurrentTransactions
+		if err == nil || final || ctx.Err() != nil {
 			return err
 		}
 		time.Sleep(50 * time.Millisecond)
