@@ -97,11 +97,19 @@ const produce = async (job) => {
   const codec = { none: 'None', gzip: 'GZIP', snappy: 'Snappy', lz4: 'LZ4', zstd: 'ZSTD' }[job.codec ?? 'none']
   const acks = { 0: 0, 1: 1, all: -1 }[job.acks]
   const size = job.pause_ms ? 10 : 100
+  const seen = new Map() // by the keys of a send, which decide: the partitions that were acknowledged
   for (let start = 0; start < job.records.length; start += size) {
     const records = job.records.slice(start, start + size)
     const send = { topic: job.topic, acks, compression: CompressionTypes[codec], messages: records.map(message) }
     try {
       const told = await producer.send(send)
+      if (records.every((it) => it.key)) {
+        const keys = records.map((it) => it.key).join()
+        const before = seen.get(keys) ?? []
+        const missing = before.filter((it) => !told.some((one) => one.partition === it))
+        if (missing.length > 0) throw new Error(`nobody has acknowledged partition ${missing[0]}`)
+        seen.set(keys, told.map((it) => it.partition))
+      }
       records.forEach((record, n) => {
         const where = told.find((it) => it.partition === record.partition)
         tell({ event: 'ack', i: start + n, ...(where && { partition: where.partition, offset: Number(where.baseOffset) + n }) })
