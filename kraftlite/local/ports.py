@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from kraftlite.local.state import STATE_NAME, locked
+from kraftlite.runtime.opening import open_at_once
 
 HOST = "127.0.0.1"
 _MAX_BYTES = 1 << 20
@@ -45,7 +46,7 @@ def reserve(data_dir: Path, wanted: Sequence[int], keep: Sequence[int] = ()) -> 
 def _read(registry: Path, data_dir: Path) -> dict[int, str]:
     """The ports that other clusters hold. An entry younger than its cluster's file (a start under way) is marked by its lock."""
     try:
-        with registry.open("rb") as file:
+        with open_at_once(registry) as file:
             raw = json.loads(file.read(_MAX_BYTES))
         entries = {int(port): str(owner) for port, owner in raw.items()}
     except (OSError, ValueError, AttributeError):

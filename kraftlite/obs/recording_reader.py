@@ -25,6 +25,7 @@ from kraftlite.obs.recording import (
     WALL,
     Header,
 )
+from kraftlite.runtime.opening import open_at_once
 
 MAX_NODES: Final = 200
 MAX_REPLICAS: Final = 20_000
@@ -173,7 +174,7 @@ def read(path: Path, *, max_bytes: int = MAX_BYTES) -> Iterator[Line]:
     """The header, then every line that is known, as it is reached. A last line without its end was being written when its
     recorder was killed, and is left out. Raises RecordingError."""
     try:
-        with path.open("rb") as file:
+        with open_at_once(path) as file:
             yield from _lines(_raw(path, file, max_bytes), path.name)
     except OSError as error:
         raise RecordingError(f"{path}: {error.strerror or error}") from None

@@ -49,6 +49,8 @@ ONE_TARGET: Final = frozenset(
     | {*SLOW_FAULTS, *TORN_FAULTS, *DIRECTORY_FAULTS, *FILE_FAULTS, *QUORUM_FAULTS[:-1], "old-software"}
 )
 TWO_TARGETS: Final = frozenset({*LINK_FAULTS, "late", "hold"})
+MOST: Final = 10**12
+"""The greatest number of a fault: 31 years of milliseconds."""
 _TARGET: Final = re.compile(r"\d+|controller|leader \S+-\d+")
 
 
@@ -96,16 +98,18 @@ def parse(line: str) -> FaultPlan:
                 here = word
             else:
                 fields[here].append(word)
-        if at_ms < 0:
-            raise ValueError(f"time {at_ms}: allowed is 0 or more milliseconds")
+        for_ms, amount = (int("".join(fields[name]) or 0) for name in ("for", "amount"))
+        for name, number, low in (("time", at_ms, 0), ("for", for_ms, 0), ("amount", amount, -MOST)):
+            if not low <= number <= MOST:
+                raise ValueError(f"{name} {number}: allowed is a whole number from {low} to {MOST}")
         _check_targets(kind, {name: " ".join(fields[name]) for name in ("target", "and")})
         return FaultPlan(
             at_ms=at_ms,
             kind=kind,
             target=" ".join(fields["target"]),
             other=" ".join(fields["and"]),
-            for_ms=int("".join(fields["for"]) or 0),
-            amount=int("".join(fields["amount"]) or 0),
+            for_ms=for_ms,
+            amount=amount,
         )
     except (IndexError, ValueError) as error:
         raise ValueError(f"{line!r} is no fault: expected e.g. '12000 kill leader t1-0 for 3000' ({error})") from None
