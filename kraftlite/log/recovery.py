@@ -158,6 +158,10 @@ class Loader:
         # Where offsets are missing, what is left may be another log's.
         promise.check_end(leo, self._must_reach, f"{last.path} ends at offset {leo}", more_behind=self._has_holes)
         stated = promise.stated
+        if leo < self._must_reach:
+            # The others have it. What is left of this segment may be one of another log, whose CRCs are right, too.
+            last.truncate(0, last.base_offset)
+            return last.base_offset
         if promise.accept_loss:
             end = max(leo, log_start_offset if stated is None else max(stated.start, stated.end), recovery_point)
             if end > leo and last.size > 0:  # an offset that was given once is not given again

@@ -22,7 +22,9 @@ COMPACTED = dataclasses.replace(SMALL, cleanup_policy=("compact",))
 
 @pytest.mark.parametrize("clean", [True, False], ids=["closed", "killed"])
 @pytest.mark.parametrize(
-    ("config", "first"), [(COMPACTED, 0), (COMPACTED, 11), (SMALL, 11)], ids=["compacted", "compacted-later", "plain-later"]
+    ("config", "first"),
+    [(COMPACTED, 0), (COMPACTED, 11), (SMALL, 0), (SMALL, 11)],
+    ids=["compacted", "compacted-later", "plain", "plain-later"],
 )
 async def test_lg_53_a_foreign_segment_is_not_kept_as_the_beginning_of_a_log(config: LogConfig, first: int, clean: bool) -> None:
     """A coordinator that led with it had lost its transactions, and could not load what was not its own."""
