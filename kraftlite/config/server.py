@@ -17,6 +17,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
+from kraftlite.client.opening import open_at_once
 from kraftlite.config.authorization import open_to_nodes
 from kraftlite.config.environment import cluster_id_from_environment, keys_from_environment
 from kraftlite.config.listeners import QuorumVoter
@@ -30,7 +31,6 @@ from kraftlite.model.limits import KIB, MIB
 from kraftlite.model.messages.controller import ListenerInfo
 from kraftlite.model.policy import PolicyKind
 from kraftlite.model.shown import printable, shown
-from kraftlite.runtime.opening import open_at_once
 from kraftlite.security.listener_sasl import ListenerSasl
 
 if TYPE_CHECKING:

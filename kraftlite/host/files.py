@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, Final
 
+from kraftlite.client.opening import open_at_once
 from kraftlite.model.limits import MIB
-from kraftlite.runtime.opening import open_at_once
 
 MAX_TEXT_BYTES: Final = 64 * MIB
 """The bound of lists of partitions, properties, payloads: half a million partitions."""

@@ -39,8 +39,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from kraftlite.client.opening import open_at_once
 from kraftlite.host.files import MAX_LINE_BYTES, bounded_lines
-from kraftlite.runtime.opening import open_at_once
 
 FAILURES: Final = ("kill", "stop", "pause", "cut")
 RECOVERIES: Final = ("start", "resume", "heal")

@@ -13,8 +13,8 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
+from kraftlite.client.opening import open_at_once
 from kraftlite.local.state import STATE_NAME, locked
-from kraftlite.runtime.opening import open_at_once
 
 HOST = "127.0.0.1"
 _MAX_BYTES = 1 << 20

@@ -12,9 +12,9 @@ from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
+from kraftlite.client.opening import open_at_once
 from kraftlite.local import door, process
 from kraftlite.model.ids import Endpoint, is_reserved_uuid, uuid_from_str
-from kraftlite.runtime.opening import open_at_once
 
 STATE_NAME = "cluster.json"
 STARTING_NAME = ".starting"

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, Final, NoReturn
 from uuid import UUID
 
+from kraftlite.client.opening import open_at_once
 from kraftlite.model.messages.introspection import REPLICA_FIELDS, NodeStatusResponse, ReplicaState
 from kraftlite.obs import recording_checks as c
 from kraftlite.obs.client_report import checked
@@ -25,7 +26,6 @@ from kraftlite.obs.recording import (
     WALL,
     Header,
 )
-from kraftlite.runtime.opening import open_at_once
 
 MAX_NODES: Final = 200
 MAX_REPLICAS: Final = 20_000

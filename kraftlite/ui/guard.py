@@ -23,7 +23,7 @@ from typing import Any, Final
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from kraftlite.runtime.opening import open_at_once
+from kraftlite.client.opening import open_at_once
 
 OPERATOR, VIEWER = "operator", "viewer"
 TOKEN_VARIABLE: Final = "KRAFTLITE_UI_TOKEN"
