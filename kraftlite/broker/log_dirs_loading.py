@@ -365,7 +365,8 @@ class LogLoader:
         sole = self._damaged.is_sole(job.tp)
         unvouched = state.statements_damaged and not sole
         unknown = stated is None and state.statements is not None and (state.statements.known or unvouched)
-        promise = Promise(stated=stated, cut_short=not sole, accept_loss=job.accept_loss)
+        # Of a compacted log nobody can tell whether what is left is all that was there: it may be another log's.
+        promise = Promise(stated=stated, cut_short=not sole and not config.compacted, accept_loss=job.accept_loss)
 
         def open_log() -> Log:
             return Log(

@@ -8,11 +8,14 @@ import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
 from kraftlite.model.shown import printable
+
+if TYPE_CHECKING:
+    from kraftlite.local.state import LocalCluster
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -65,12 +68,8 @@ def bootstrap_of(given: str | None, configured: str | None = None, configured_in
                 raise click.UsageError(f"{where} {address.strip() or found!r}: allowed is host:port, or several with commas")
         return found
     from kraftlite.local.process import RUNNING
-    from kraftlite.local.state import LocalError, default_data_dir, load
 
-    try:
-        cluster = load(default_data_dir(os.environ).absolute())
-    except LocalError:
-        cluster = None
+    cluster = _local_cluster()
     if cluster is None or cluster.is_contained or all(node.state != RUNNING for node in cluster.nodes if node.kafka):
         raise click.ClickException(
             f"no broker to ask: give --bootstrap-server, set {BOOTSTRAP_VARIABLE}, or start a local cluster with: kraftlite up"
@@ -82,18 +81,25 @@ def bootstrap_of(given: str | None, configured: str | None = None, configured_in
 
 def local_command_config() -> str | None:
     """The administrator's client file, where the cluster that would be asked without any option is a secure local one."""
-    from kraftlite.local.state import LocalError, default_data_dir, load
-
-    directory = default_data_dir(os.environ).absolute()
-    try:
-        secure = not os.environ.get(BOOTSTRAP_VARIABLE) and load(directory).secure
-    except LocalError:
-        return None
-    if not secure:
+    cluster = None if os.environ.get(BOOTSTRAP_VARIABLE) else _local_cluster()
+    if cluster is None or not cluster.secure:
         return None
     from kraftlite.local.secure import command_config
 
-    return str(command_config(directory))
+    return str(command_config(Path(cluster.data_dir)))
+
+
+def _local_cluster() -> LocalCluster | None:
+    """The local cluster in the usual place; None: there is none. Raises ClickException for one whose file is damaged."""
+    from kraftlite.local.state import STATE_NAME, LocalError, default_data_dir, load
+
+    directory = default_data_dir(os.environ).absolute()
+    try:
+        return load(directory)
+    except LocalError as error:
+        if os.path.lexists(directory / STATE_NAME):
+            raise click.ClickException(str(error)) from None
+        return None
 
 
 @contextlib.contextmanager

@@ -11,4 +11,9 @@ __all__ = ["MAX_INDEX_BYTES", "MAX_LINE_BYTES", "MAX_TEXT_BYTES", "bounded_lines
 
 def read_text(path: str | Path) -> str:
     """UTF-8 of at most `MAX_TEXT_BYTES`. Raises OSError and ValueError."""
-    return read_bounded(path, MAX_TEXT_BYTES).decode()
+    data = read_bounded(path, MAX_TEXT_BYTES)
+    try:
+        return data.decode()
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        raise ValueError(f"line {line}: the byte 0x{data[error.start]:02x} is not UTF-8, which is allowed") from None

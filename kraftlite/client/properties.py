@@ -14,7 +14,7 @@ from typing import Any, Final
 from kraftlite.client.login import TOKEN_URL, login_of
 from kraftlite.client.settings import ClientSettings, SaslSettings, TlsSettings, split_address
 from kraftlite.log.codecs import CODEC_NAMES
-from kraftlite.model.config_effects import may_be_secret
+from kraftlite.model.config_effects import has_secret, may_be_secret
 from kraftlite.model.limits import KIB, MAX_INT32, MIB
 from kraftlite.security.jaas import MECHANISMS
 from kraftlite.tls.options import CLIENT_OPTIONS
@@ -134,7 +134,8 @@ class _Options:
 
     def _unknown(self, name: str) -> ValueError:
         prefix = self._prefix
-        said = f"{prefix}{name}={'…' if may_be_secret(name) else repr(self._given[name])} cannot be honoured"
+        hidden = may_be_secret(name) or has_secret(self._given[name])
+        said = f"{prefix}{name}={'…' if hidden else repr(self._given[name])} cannot be honoured"
         if name in self._reasons:
             return ValueError(f"{said}: {self._reasons[name]}")
         return ValueError(f"{said}: allowed are {', '.join(f'{prefix}{it}' for it in sorted(KNOWN))}")

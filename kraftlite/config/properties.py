@@ -23,8 +23,9 @@ class Property:
 
 
 def parse_properties(text: str) -> list[Property]:
-    """All properties in file order, duplicates included. Raises ValueError naming the line of a malformed \\u escape."""
-    return [_split(line, number) for number, line in _logical_lines(text)]
+    """All properties in file order, duplicates included. Raises ValueError naming the line of a malformed \\u escape. A mark of
+    byte order, as some editors write it, is no part of the first key, which may be one that protects."""
+    return [_split(line, number) for number, line in _logical_lines(text.removeprefix("\ufeff"))]
 
 
 def format_properties(values: dict[str, str]) -> str:

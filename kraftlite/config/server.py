@@ -7,14 +7,17 @@ reported at once. Source: BL-25, RF-58, CM-49; docs/spec/defaults.md.
 from __future__ import annotations
 
 import difflib
+import os
 import re
 import socket
+import stat
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
+from kraftlite.client.opening import open_at_once
 from kraftlite.config.authorization import open_to_nodes
 from kraftlite.config.environment import cluster_id_from_environment, keys_from_environment
 from kraftlite.config.listeners import QuorumVoter
@@ -200,10 +203,13 @@ def load(
 def _read_file(path: Path, raw: dict[str, str], sources: dict[str, str], warnings: list[str]) -> None:
     """Raises ConfigError at once when the file cannot be read: everything else would only follow from that."""
     try:
-        with path.open("rb") as file:
+        with open_at_once(path) as file:
             data = file.read(MAX_FILE_BYTES + 1)
+            nobody = not data and stat.S_ISFIFO(os.fstat(file.fileno()).st_mode)
     except OSError as error:
         raise ConfigError((f"{path} cannot be read: {error.strerror or error}",)) from None
+    if nobody:
+        raise ConfigError((f"{path} is a pipe that nobody writes into",))
     if len(data) > MAX_FILE_BYTES:
         raise ConfigError((f"{path} is larger than {MAX_FILE_BYTES} bytes; a node's configuration has a few thousand",))
     try:

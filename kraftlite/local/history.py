@@ -39,6 +39,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from kraftlite.client.opening import open_at_once
 from kraftlite.host.files import MAX_LINE_BYTES, bounded_lines
 
 FAILURES: Final = ("kill", "stop", "pause", "cut")
@@ -115,7 +116,7 @@ def history_files(patterns: Iterable[str]) -> list[str]:
 def read_history(path: str, *, longest: int = MAX_LINE_BYTES) -> Iterator[Sent | Injected]:
     """The lines of one file. Raises HistoryError; a last line without an end is left out (its writer was killed)."""
     try:
-        with Path(path).open("rb") as file:
+        with open_at_once(path) as file:
             for number, line in enumerate(bounded_lines(file, longest), start=1):
                 if line.strip():
                     try:

@@ -8,11 +8,13 @@ from dataclasses import replace
 from pathlib import Path
 
 from kraftlite.config.properties import format_properties, parse_properties
+from kraftlite.host.files import read_bounded
 from kraftlite.local.ledger import LEDGER_NAME
 from kraftlite.local.ports import HOST, reserve
 from kraftlite.local.secure import SASL_LISTENER, TLS_LISTENER, node_security
 from kraftlite.local.state import LocalCluster, LocalError, LocalNode
 from kraftlite.model.ids import random_uuid, uuid_to_str
+from kraftlite.model.limits import MIB
 
 KAFKA_BASE = 9092
 REPLICATION_BASE = 9192
@@ -230,6 +232,6 @@ def _given(cluster: LocalCluster, files: Mapping[int, Mapping[str, str]]) -> dic
 
 def _read(node: LocalNode) -> dict[str, str]:
     try:
-        return {item.key: item.value for item in parse_properties(node.config_path.read_text())}
+        return {item.key: item.value for item in parse_properties(read_bounded(node.config_path, MIB).decode())}
     except (OSError, ValueError) as error:
         raise LocalError(f"{node.config_path} cannot be read: {error}") from None

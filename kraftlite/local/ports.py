@@ -13,6 +13,7 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
+from kraftlite.client.opening import open_at_once
 from kraftlite.local.state import STATE_NAME, locked
 
 HOST = "127.0.0.1"
@@ -45,7 +46,7 @@ def reserve(data_dir: Path, wanted: Sequence[int], keep: Sequence[int] = ()) -> 
 def _read(registry: Path, data_dir: Path) -> dict[int, str]:
     """The ports that other clusters hold. An entry younger than its cluster's file (a start under way) is marked by its lock."""
     try:
-        with registry.open("rb") as file:
+        with open_at_once(registry) as file:
             raw = json.loads(file.read(_MAX_BYTES))
         entries = {int(port): str(owner) for port, owner in raw.items()}
     except (OSError, ValueError, AttributeError):

@@ -22,11 +22,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from kraftlite.config.properties import format_properties, parse_properties
+from kraftlite.host.files import read_bounded
 from kraftlite.local.private import write_private
 from kraftlite.local.state import LocalCluster, LocalError, LocalNode, locked
+from kraftlite.model.limits import MIB
 from kraftlite.security.first_users import ADMIN, FIRST_USERS, MECHANISM, add_scram_argument, new_password
 
 if TYPE_CHECKING:  # cryptography takes longer to load than most commands
+    from cryptography import x509
+
     from kraftlite.tls.authority import Authority
     from kraftlite.tls.source import TlsSource
 
@@ -88,7 +92,7 @@ def first_credentials(cluster: LocalCluster) -> list[str]:
     """The first users' credentials, as `format --add-scram` takes them: salted, and the same ones for each node. They are kept
     until the nodes are formatted (`formatted`)."""
     path = secure_dir(Path(cluster.data_dir)) / _FIRST_CREDENTIALS
-    return path.read_text().splitlines() if cluster.secure and path.exists() else []
+    return _text(path).splitlines() if cluster.secure and path.exists() else []
 
 
 def formatted(cluster: LocalCluster) -> None:
@@ -102,7 +106,7 @@ def authority_of(cluster: LocalCluster) -> Authority:
 
     path = secure_dir(Path(cluster.data_dir)) / "ca.key"
     try:
-        return Authority.read(path.read_bytes())
+        return Authority.read(_read(path))
     except (OSError, ValueError) as error:
         raise LocalError(f"{path} cannot be used: {error}") from None
 
@@ -135,8 +139,6 @@ def _revoked_file(data_dir: Path) -> Path:
 def revoke(cluster: LocalCluster, owner: str) -> str:
     """Take back the certificate of a user, of a node (`node-1`), or in a file. Return its subject. Nodes refuse it as soon as
     they look at their files again. Raises LocalError."""
-    from cryptography import x509
-
     data_dir = Path(cluster.data_dir)
     known, ca = _revoked_file(data_dir), secure_dir(data_dir) / "ca.pem"
     owners = {
@@ -145,21 +147,24 @@ def revoke(cluster: LocalCluster, owner: str) -> str:
     path = owners.get(owner) or Path(owner)
     if owner not in owners and not path.is_file():
         raise LocalError(f"{owner!r} has no certificate here: allowed are {', '.join(owners)}, and files with one")
-    try:
-        certificate = x509.load_pem_x509_certificate(path.read_bytes())
-        if certificate == x509.load_pem_x509_certificate(ca.read_bytes()):
-            raise LocalError(f"{path}: the authority's certificate cannot be revoked, because every other one hangs on it")
-        with locked(data_dir / ".cluster.lock"):
-            write_private(known, authority_of(cluster).revoke(known.read_bytes(), certificate))
-    except (OSError, ValueError) as error:
-        raise LocalError(f"{path} cannot be revoked: {error}") from None
+    certificate = _certificate_in(path)
+    if certificate == _certificate_in(ca):
+        raise LocalError(f"{path}: the authority's certificate cannot be revoked, because every other one hangs on it")
+    with locked(data_dir / ".cluster.lock"):
+        authority = authority_of(cluster)
+        try:
+            revoked = authority.revoke(_read(known), certificate)
+        except ValueError as error:
+            raise LocalError(f"{known} is no list of revoked certificates in PEM: {error}") from None
+        try:
+            write_private(known, revoked)
+        except OSError as error:
+            raise LocalError(f"{known} cannot be written: {error.strerror or error}") from None
     return certificate.subject.rfc4514_string()
 
 
 def is_revoked(cluster: LocalCluster, path: Path) -> bool:
     """Return whether the certificate in a file was taken back. Raises LocalError."""
-    from cryptography import x509
-
     from kraftlite.tls.errors import TlsError
     from kraftlite.tls.revocation import Name, read_revoked
 
@@ -167,7 +172,16 @@ def is_revoked(cluster: LocalCluster, path: Path) -> bool:
         lists = read_revoked(str(_revoked_file(Path(cluster.data_dir))))
     except TlsError as error:
         raise LocalError(str(error)) from None
-    return lists is not None and Name.of(x509.load_pem_x509_certificate(path.read_bytes())) in lists.names
+    return lists is not None and Name.of(_certificate_in(path)) in lists.names
+
+
+def _certificate_in(path: Path) -> x509.Certificate:
+    from cryptography import x509
+
+    try:
+        return x509.load_pem_x509_certificate(_read(path))
+    except ValueError as error:
+        raise LocalError(f"{path} has no certificate in PEM: {error}") from None
 
 
 def node_security(cluster: LocalCluster, node: LocalNode, sasl_listeners: Iterable[str] = (SASL_LISTENER,)) -> dict[str, str]:
@@ -183,7 +197,7 @@ def node_security(cluster: LocalCluster, node: LocalNode, sasl_listeners: Iterab
         "ssl.client.auth": "required",
         **{f"listener.name.{name.lower()}.ssl.client.auth": "none" for name in sasl_listeners},
         "ssl.principal.mapping.rules": "RULE:^CN=([^,]+)$/$1/,DEFAULT",
-        "sasl.enabled.mechanisms": f"{MECHANISM},SCRAM-SHA-256",
+        **({"sasl.enabled.mechanisms": f"{MECHANISM},SCRAM-SHA-256"} if "broker" in node.roles else {}),
         "authorizer.class.name": AUTHORIZER,
         "super.users": supers,
     }
@@ -216,8 +230,10 @@ def rewrite_client_files(cluster: LocalCluster) -> None:
 def _password(cluster: LocalCluster, user: str) -> str:
     path = client_dir(Path(cluster.data_dir), user) / _PYTHON
     try:
-        return str(json.loads(path.read_text())["sasl_plain_password"])
-    except (OSError, ValueError, KeyError, TypeError) as error:
+        return str(json.loads(_text(path))["sasl_plain_password"])
+    except KeyError:
+        raise LocalError(f"{path} has no sasl_plain_password") from None
+    except (ValueError, TypeError, RecursionError) as error:
         raise LocalError(f"{path} cannot be read: {error}") from None
 
 
@@ -227,14 +243,14 @@ def exported_files(cluster: LocalCluster, users: Iterable[str], into: Path) -> I
     LocalError."""
     data_dir, moved = Path(cluster.data_dir), replace(cluster, data_dir=str(into))
     ca = secure_dir(data_dir) / "ca.pem"
-    yield str(ca.relative_to(data_dir)), ca.read_bytes()
+    yield str(ca.relative_to(data_dir)), _read(ca)
     for user in users:
         if user not in known_users(data_dir):
             raise LocalError(f"user {user!r} has no client files in {data_dir}: allowed are {', '.join(known_users(data_dir))}")
         directory = client_dir(data_dir, user)
         texts = client_files(moved, user, _password(cluster, user))
         for path in sorted(directory.iterdir()):
-            data = texts[path.name].encode() if path.name in texts else path.read_bytes()
+            data = texts[path.name].encode() if path.name in texts else _read(path)
             yield str(path.relative_to(data_dir)), data
 
 
@@ -336,7 +352,10 @@ def described(path: Path) -> tuple[str, str, str]:
     """The subject of a certificate, the time until which it holds (UTC), and its SHA-256 fingerprint."""
     from kraftlite.tls.authority import describe
 
-    return describe(path.read_bytes())
+    try:
+        return describe(_read(path))
+    except ValueError as error:
+        raise LocalError(f"{path} has no certificate in PEM: {error}") from None
 
 
 def admin_security(cluster: LocalCluster) -> dict[str, str]:
@@ -364,7 +383,28 @@ def records_security(cluster: LocalCluster) -> dict[str, str]:
 
 
 def _properties(path: Path) -> dict[str, str]:
-    return {item.key: item.value for item in parse_properties(path.read_text())}
+    try:
+        return {item.key: item.value for item in parse_properties(_text(path))}
+    except ValueError as error:
+        raise LocalError(f"{path}: {error}") from None
+
+
+def _text(path: Path) -> str:
+    """Raises LocalError."""
+    try:
+        return _read(path).decode()
+    except UnicodeDecodeError as error:
+        raise LocalError(f"{path} is not UTF-8: byte 0x{error.object[error.start]:02x} at {error.start}") from None
+
+
+def _read(path: Path) -> bytes:
+    """A small file of the cluster. Raises LocalError."""
+    try:
+        return read_bounded(path, MIB)
+    except OSError as error:
+        raise LocalError(f"{path} cannot be read: {error.strerror or error}") from None
+    except ValueError as error:
+        raise LocalError(str(error)) from None
 
 
 def peer_tls(cluster: LocalCluster, user: str = ADMIN) -> TlsSource | None:

@@ -12,6 +12,7 @@ from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
+from kraftlite.client.opening import open_at_once
 from kraftlite.local import door, process
 from kraftlite.model.ids import Endpoint, is_reserved_uuid, uuid_from_str
 
@@ -191,7 +192,7 @@ def load(data_dir: Path) -> LocalCluster:
     """Raises LocalError when there is no cluster or its file is damaged."""
     path = data_dir / STATE_NAME
     try:
-        with path.open("rb") as file:
+        with open_at_once(path) as file:
             text = file.read(_MAX_BYTES + 1)
     except FileNotFoundError:
         raise LocalError(f"there is no local cluster in {data_dir}; start one with: kraftlite up --data-dir {data_dir}") from None

@@ -48,7 +48,7 @@ class Promise:
 
     def check_end(self, leo: int, end: int, reason: str, *, more_behind: bool = False) -> None:
         """Raises LogDamaged when a log that must reach to `end` ends at `leo`, for this reason. `more_behind`: there are segments
-        that would be thrown away."""
+        that would be thrown away, or what is left is not whole."""
         if leo < end and (more_behind or not self.cut_short):
             raise LogDamaged(f"{reason}: the records of offsets {leo} to {end - 1} cannot be read")
 

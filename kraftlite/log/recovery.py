@@ -70,6 +70,8 @@ class Loader:
     promise: Promise | None = None
     """The promise that the log must keep; None: nobody promises anything, and what is damaged is cut off."""
     _must_reach: int = field(default=0, init=False)
+    _has_holes: bool = field(default=False, init=False)
+    """Offsets are missing between batches that were scanned, or before the first one."""
     _without_index: set[int] = field(default_factory=set, init=False)
     """The base offsets of the segments that were found with neither an offset index nor a transaction index."""
 
@@ -153,8 +155,13 @@ class Loader:
         """Check that the log reaches as far as was promised; return where it ends. Raises LogDamaged."""
         promise, last = self.promise, segments.active
         assert promise is not None
-        promise.check_end(leo, self._must_reach, f"{last.path} ends at offset {leo}")
+        # Where offsets are missing, what is left may be another log's.
+        promise.check_end(leo, self._must_reach, f"{last.path} ends at offset {leo}", more_behind=self._has_holes)
         stated = promise.stated
+        if leo < self._must_reach:
+            # The others have it. What is left of this segment may be one of another log, whose CRCs are right, too.
+            last.truncate(0, last.base_offset)
+            return last.base_offset
         if promise.accept_loss:
             end = max(leo, log_start_offset if stated is None else max(stated.start, stated.end), recovery_point)
             if end > leo and last.size > 0:  # an offset that was given once is not given again
@@ -384,7 +391,8 @@ class Loader:
     def _check_cut(self, segment: Segment, expected: int, reason: str, *, more_behind: bool) -> None:
         """Check a cut before anything is thrown away. Raises LogDamaged when the records were promised."""
         if self.promise is not None:
-            self.promise.check_end(expected, self._must_reach, f"{segment.path}: {reason}", more_behind=more_behind)
+            behind = more_behind or self._has_holes
+            self.promise.check_end(expected, self._must_reach, f"{segment.path}: {reason}", more_behind=behind)
 
     def _accept(
         self, epochs: LeaderEpochCache, filed: deque[tuple[int, int]], expected: int, flushed: int
@@ -413,6 +421,7 @@ class Loader:
                 epoch, start = filed.popleft()
                 if start >= next_offset and epoch <= header.partition_leader_epoch:
                     epochs.assign(epoch, start)
+            self._has_holes |= header.base_offset > next_offset
             next_offset = header.next_offset
             return _note_epoch(epochs, header)
 

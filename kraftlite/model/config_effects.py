@@ -438,6 +438,12 @@ def may_be_secret(name: str) -> bool:
     return secret and not lower.endswith("serializer")
 
 
+def has_secret(value: str) -> bool:
+    """Return whether a value must not be shown, whatever its name: the words of a login under a misspelt key."""
+    lower = value.lower()
+    return any(f"{word}=" in lower.replace(" ", "") for word in ("password", "secret")) or "private key-----" in lower
+
+
 def is_sensitive(name: str) -> bool:
     """Return whether a key's value must not be shown: a password, or what may be one."""
     key = broker_key_of(name)

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, Final, NoReturn
 from uuid import UUID
 
+from kraftlite.client.opening import open_at_once
 from kraftlite.model.messages.introspection import REPLICA_FIELDS, NodeStatusResponse, ReplicaState
 from kraftlite.obs import recording_checks as c
 from kraftlite.obs.client_report import checked
@@ -173,7 +174,7 @@ def read(path: Path, *, max_bytes: int = MAX_BYTES) -> Iterator[Line]:
     """The header, then every line that is known, as it is reached. A last line without its end was being written when its
     recorder was killed, and is left out. Raises RecordingError."""
     try:
-        with path.open("rb") as file:
+        with open_at_once(path) as file:
             yield from _lines(_raw(path, file, max_bytes), path.name)
     except OSError as error:
         raise RecordingError(f"{path}: {error.strerror or error}") from None

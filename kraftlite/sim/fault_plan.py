@@ -28,6 +28,8 @@ TROUBLES: Final = (*SLOW_FAULTS, *TORN_FAULTS, *DIRECTORY_FAULTS, *FILE_FAULTS, 
 """Drawn by `troubles`, from a random stream of their own; `hold` by a scene, too."""
 PLACE_FAULTS: Final = ("dir-no-inodes",)
 """Drawn by `log_dir_faults`, from a random stream of their own."""
+START_FAULTS: Final = ("false-starts",)
+"""Drawn by `start_faults`, from a random stream of their own."""
 QUORUM_FAULTS: Final = ("new-disk", "new-port", "retire-broker", "add-voter", "remove-voter", "upgrade-voters")
 """Drawn by `membership_scenes`, from a random stream of their own. The last four are the administrator's."""
 LEVEL_FAULTS: Final = ("old-software", "raise-level")
@@ -43,10 +45,12 @@ AMBUSHES: Final = tuple(
 """Each waits for a step of a transaction, or of a change of the voters. Drawn by `transaction_scenes` and `membership_scenes`,
 from random streams of their own."""
 ONE_TARGET: Final = frozenset(
-    {*NODE_FAULTS, *DISK_FAULTS, *CLOCK_FAULTS, "cut-quorum", "damage", *PLACE_FAULTS}
+    {*NODE_FAULTS, *DISK_FAULTS, *CLOCK_FAULTS, "cut-quorum", "damage", *PLACE_FAULTS, *START_FAULTS}
     | {*SLOW_FAULTS, *TORN_FAULTS, *DIRECTORY_FAULTS, *FILE_FAULTS, *QUORUM_FAULTS[:-1], "old-software"}
 )
 TWO_TARGETS: Final = frozenset({*LINK_FAULTS, "late", "hold"})
+MOST: Final = 10**12
+"""The greatest number of a fault: 31 years of milliseconds."""
 _TARGET: Final = re.compile(r"\d+|controller|leader \S+-\d+")
 
 
@@ -83,7 +87,8 @@ def parse(line: str) -> FaultPlan:
     words = line.split()
     try:
         at_ms, kind = int(words[0]), words[1]
-        known = tuple(dict.fromkeys(ALL_FAULTS + SCENE_FAULTS + TROUBLES + PLACE_FAULTS + QUORUM_FAULTS + LEVEL_FAULTS))
+        apart = PLACE_FAULTS + START_FAULTS + QUORUM_FAULTS + LEVEL_FAULTS
+        known = tuple(dict.fromkeys(ALL_FAULTS + SCENE_FAULTS + TROUBLES + apart))
         if kind not in known and kind not in AMBUSHES:
             raise ValueError(f"unknown fault {kind!r}: known are {', '.join(known)}, and DEED-at-STEP")
         fields: dict[str, list[str]] = {"target": [], "and": [], "for": [], "amount": []}
@@ -93,16 +98,18 @@ def parse(line: str) -> FaultPlan:
                 here = word
             else:
                 fields[here].append(word)
-        if at_ms < 0:
-            raise ValueError(f"time {at_ms}: allowed is 0 or more milliseconds")
+        for_ms, amount = (int("".join(fields[name]) or 0) for name in ("for", "amount"))
+        for name, number, low in (("time", at_ms, 0), ("for", for_ms, 0), ("amount", amount, -MOST)):
+            if not low <= number <= MOST:
+                raise ValueError(f"{name} {number}: allowed is a whole number from {low} to {MOST}")
         _check_targets(kind, {name: " ".join(fields[name]) for name in ("target", "and")})
         return FaultPlan(
             at_ms=at_ms,
             kind=kind,
             target=" ".join(fields["target"]),
             other=" ".join(fields["and"]),
-            for_ms=int("".join(fields["for"]) or 0),
-            amount=int("".join(fields["amount"]) or 0),
+            for_ms=for_ms,
+            amount=amount,
         )
     except (IndexError, ValueError) as error:
         raise ValueError(f"{line!r} is no fault: expected e.g. '12000 kill leader t1-0 for 3000' ({error})") from None

@@ -64,10 +64,10 @@ def parse_plan(text: str) -> RunPlan:
         numbers = {name: _number(found, name, 0) for name in ("seed", *_SEEDS) if name in found}
         if "duration_ms" in found:
             numbers["duration_ms"] = _number(found, "duration_ms", 100, MAX_DURATION_MS)
-        if "shape" in found and found["shape"] not in NAMED:
+        if "shape" in found and found["shape"] not in list(NAMED):
             raise ValueError(f"shape {found['shape']!r}: allowed is one of {', '.join(NAMED)}")
         theme = found.get("theme", PLAIN)
-        if theme not in THEMES:
+        if theme not in list(THEMES):
             raise ValueError(f"theme {theme!r}: allowed is one of {', '.join(THEMES)}")
         return RunPlan(
             **numbers,

@@ -202,7 +202,7 @@ def read_file(location: str, where: str) -> bytes:
     path = Path(location)
     try:
         if not path.is_file():
-            raise TlsError(f"{where}: there is no such file")
+            raise TlsError(f"{where}: {'it is no regular file' if path.exists() else 'there is no such file'}")
         with path.open("rb") as file:
             data = file.read(MAX_STORE_BYTES + 1)
     except OSError as error:

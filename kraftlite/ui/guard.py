@@ -23,6 +23,8 @@ from typing import Any, Final
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from kraftlite.client.opening import open_at_once
+
 OPERATOR, VIEWER = "operator", "viewer"
 TOKEN_VARIABLE: Final = "KRAFTLITE_UI_TOKEN"
 _LEAST: Final = 22
@@ -94,7 +96,7 @@ class Tokens:
 def _lines_of(file: Path) -> list[str]:
     """The tokens in a file that nobody else may read. Raises WeakToken."""
     try:
-        with file.open("rb") as opened:
+        with open_at_once(file) as opened:
             if stat.S_IMODE(os.fstat(opened.fileno()).st_mode) & 0o077:
                 raise WeakToken(f"{file}: others may read it; allowed is a file for its owner alone: chmod 600 {file}")
             text = opened.read(_MAX_FILE + 1).decode("ascii", "replace")

@@ -48,7 +48,7 @@ def hunt(door: str, seed: int, seconds: float, out: Path, in_process: bool) -> C
     for error, count in it.tolerated.items():
         say(f"{door}: {count} requests failed inside: {error}")
     slow, note = it.slowest
-    say(f"{door}: {it.cases} cases, {it.steps} steps; the slowest held the loop for {slow * 1000:.0f} ms ({note[:80]})")
+    say(f"{door}: {it.cases} cases, {it.steps} steps; the costliest took {slow * 1000:.0f} ms of the loop ({note[:80]})")
     return found
 
 

@@ -10,7 +10,7 @@ import random
 import re
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -123,6 +123,8 @@ class World:
     payer: Payer = field(init=False)
     spoilt: set[tuple[str, int]] = field(default_factory=set)
     """Of sole replicas: what was damaged may be refused from now on."""
+    clean: bool = False
+    """The node was stopped in order before its files were damaged."""
 
     def __post_init__(self) -> None:
         self.cluster = SyncCluster(controllers=3, brokers=3, config=STATE)
@@ -218,7 +220,7 @@ class World:
                     disk.write_file_atomically(f"{path}/a file", b"x")
                 return self._spoil(node_id, path), kind
             if kind == "replaced by another file":
-                data = bytes(files[rng.choice(sorted(files))].data)
+                data = bytes(files[rng.choice(self._others(files, path))].data)
             else:
                 data = DAMAGES[kind](bytearray(files[path].data), rng)
         if data is None:
@@ -226,6 +228,13 @@ class World:
         else:
             disk.write_file_atomically(path, data)
         return self._spoil(node_id, path), kind
+
+    def _others(self, files: Mapping[str, Inode], path: str) -> list[str]:
+        """Files that may come in its place. Behind a kill nothing tells a segment from one of another partition (ROBUSTNESS)."""
+        mixed = path.endswith(".log") and not self.clean
+        return sorted(
+            it for it in files if not (mixed and it.endswith(".log") and it.rpartition("/")[0] != path.rpartition("/")[0])
+        )
 
     def _spoil(self, node_id: int, path: str) -> str:
         """What a sole replica has may be refused from now on."""
@@ -265,7 +274,7 @@ class World:
     def round(self) -> Round:
         rng = self.rng
         victim = rng.choice(CONTROLLERS + BROKERS + BROKERS)
-        clean = bool(rng.randrange(2))
+        clean = self.clean = bool(rng.randrange(2))
         self.write()
         if clean:
             self.cluster.stop(victim)

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from kraftlite.log.batch import iter_batches, iter_records
+from kraftlite.log.batch import check_crc, iter_batches, iter_records
 from kraftlite.testing import SyncCluster
 from tests.fuzz.batches import Batch, Rec
 from tests.fuzz.client import PRODUCE, Client, Gone, Silent, fetch
@@ -94,15 +94,20 @@ class Payer:
             leader = self.cluster.leader(TOPIC, partition)
             assert leader is not None, f"{TOPIC}-{partition} has no leader"
             found = self._read(leader, partition)
+            if found is None:
+                continue
             for value in self.committed:
                 assert value in found, f"{TOPIC}-{partition} has lost {value!r}"
 
-    def _read(self, leader: int, partition: int) -> list[bytes]:
+    def _read(self, leader: int, partition: int) -> list[bytes] | None:
+        """None: a reader that checks CRCs notices, as with any batch that was closed in order and changed afterwards (LG-27)."""
         client, at, found = self._client(leader), 0, list[bytes]()
         try:
             while True:
                 _error, data, hw = fetch(client, TOPIC, partition, at)
                 for header, raw in iter_batches(data):
+                    if not check_crc(raw, header):
+                        return None
                     at = header.next_offset
                     if not header.is_control:
                         found += [bytes(it.value or b"") for it in iter_records(raw)]

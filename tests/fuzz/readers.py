@@ -61,6 +61,10 @@ def _kafka_python(bootstrap: str) -> str | None:
                     except UnsupportedCodecError:
                         break  # this installation has no library for it
                     except Exception as error:  # noqa: BLE001 - whatever stops the client is the finding
+                        if "UnicodeDecodeError" in str(error):
+                            # Kafka takes header keys that are not UTF-8, and this client stands still at them there, too.
+                            consumer.seek(tp, consumer.position(tp) + 1)
+                            continue
                         return (
                             f"kafka-python: {type(error).__name__}: {error} at {at} of {topic}-{partition}, which ends at {high}"
                         )

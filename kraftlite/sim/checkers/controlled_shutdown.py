@@ -61,7 +61,8 @@ class ControlledShutdown(ReplicaChecker):
             return
         assert isinstance(request, BrokerHeartbeatRequest) and isinstance(response, BrokerHeartbeatResponse)
         incarnation = (source, self.world.nodes[source].boots)
-        self._answered_us[incarnation] = self.world.cluster.loop.now_us()
+        if not self.world.nodes[source].paused:  # else it may give up first when it goes on: it has heard nothing yet
+            self._answered_us[incarnation] = self.world.cluster.loop.now_us()
         if not response.should_shut_down:
             return
         self._let_go.add(incarnation)

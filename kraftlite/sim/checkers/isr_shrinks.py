@@ -24,7 +24,8 @@ from kraftlite.simhost.network import AnyExchange
 _SLACK_MS: Final = 100
 """A clock is read once in a step, and a step may take a while."""
 _ANSWERED_US: Final = 100_000
-"""A refusal is answered at once. What the leader thinks of a younger fetch is not known before its answer is."""
+"""A refusal is answered at once, unless the processor is slow. What the leader
+thinks of a younger fetch is not known before its answer is."""
 _TAKES: Final = 256
 _ENDS: Final = 2_048
 
@@ -196,6 +197,8 @@ class ShrinksDeserved(ReplicaChecker):
     def _caught_up_us(self, session: _Session, view: ReplicaView, led: _Led, now_us: int) -> int:
         """Return when a follower was surely caught up last, as far as this session says; -1: it does not say."""
         at = {view.key: session.before[view.key]} if view.key in session.before else {}
+        now = self.world.nodes[view.node_id].now
+        is_slow = now is not None and self.world.cluster.loop.is_slowed(now.pid)
         caught_us, last_us, last_end = -1, -1, -1
         for take in session.takes:
             _apply(take, at, only=view.key)
@@ -203,7 +206,7 @@ class ShrinksDeserved(ReplicaChecker):
             if take.order <= led.since or epoch != view.partition.leader_epoch:
                 continue
             end = led.end_at(take.order)
-            if end is None or not (take.served or now_us - take.at_us > _ANSWERED_US):
+            if end is None or not (take.served or (now_us - take.at_us > _ANSWERED_US and not is_slow)):
                 continue
             if offset >= end:
                 caught_us = take.at_us

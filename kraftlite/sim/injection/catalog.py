@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from kraftlite.sim.injection import ambushes, clocks, disks, files, levels, links, nodes, quorum
+from kraftlite.sim.injection import ambushes, clocks, disks, files, levels, links, nodes, quorum, starts
 from kraftlite.sim.injection.handler import Handler
 
 HANDLERS: Final[Mapping[str, Handler]] = {
@@ -17,4 +17,5 @@ HANDLERS: Final[Mapping[str, Handler]] = {
     **ambushes.KINDS,
     **quorum.KINDS,
     **levels.KINDS,
+    **starts.KINDS,
 }

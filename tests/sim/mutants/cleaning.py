@@ -6,19 +6,23 @@ import random
 
 from kraftlite.broker import log_cleaner, log_dirs
 from kraftlite.broker.log_dirs import LogDirs
+from kraftlite.broker.log_dirs_loading import LogLoader
 from kraftlite.broker.publisher import BrokerMetadataPublisher
-from kraftlite.log import batch, cleaner, compaction, reads, retention
+from kraftlite.log import batch, cleaner, compaction, reads, recovery, retention
 from kraftlite.log.cleaned import CleanedSegment
 from kraftlite.log.epochs import LeaderEpochCache
 from kraftlite.log.segment import Segment
+from kraftlite.model.topic_partition import TopicPartition
 from kraftlite.replication import fetcher_core, follower_state
 from kraftlite.replication.delete_records import DeleteRecordsPath
-from kraftlite.sim import schedule
+from kraftlite.sim import damage, schedule, start_faults
 from kraftlite.sim.fault_plan import FaultPlan
 from kraftlite.sim.shape import Shape
 from kraftlite.sim.targets import node_ids
 from kraftlite.sim.workloads import deletions
+from kraftlite.simhost.disk import MemDisk
 from tests.sim.mutants.catalog import mutant
+from tests.sim.mutants.lenses import together
 from tests.sim.mutants.patching import Patch
 
 
@@ -34,6 +38,17 @@ def dark(patch: Patch) -> None:
         ]
 
     patch.set(schedule, "_damages", cuts)
+
+
+def misled(patch: Patch) -> None:
+    """Every run has a broker with false log starts beside damaged statements, and later it leads."""
+
+    def damages(rng: random.Random, shape: Shape, duration_ms: int) -> list[FaultPlan]:
+        if len(node_ids(shape, "broker")) < 2:
+            return []
+        return start_faults.misled_leader(rng, shape, rng.randint(duration_ms // 8, duration_ms // 4))
+
+    patch.set(schedule, "_damages", damages)
 
 
 @mutant("cleaner-drops-the-last", "compaction removes the newest record of a key, too", expects=("45",))
@@ -219,3 +234,64 @@ def deletion_never_times_out(patch: Patch) -> None:
     patch.edit(
         DeleteRecordsPath, "_followed", ("self._deadlines.add(expired, timeout_ms)", "self._deadlines.add(expired, 10**6)")
     )
+
+
+@mutant(
+    "start-beside-damage-believed",
+    "a checkpointed log start counts where log-statements is damaged, though other brokers have the log",
+    expects=("30", "25", "45", "46", "47"),
+    lens=misled,
+)
+def start_beside_damage_believed(patch: Patch) -> None:
+    """LG-53: the replica began behind what it had, stayed in the ISR on trust, and as leader it had lost what was below."""
+    patch.edit(LogLoader, "_opener", ("state.statements_damaged and not sole", "False"))
+
+
+@mutant(
+    "only-copy-begins-anew",
+    "no checkpointed log start counts where log-statements is damaged, also not that of an only copy",
+    expects=("47", "46"),
+    lens=together(misled, much_is_deleted),
+)
+def only_copy_begins_anew(patch: Patch) -> None:
+    """LG-53: nobody else could tell that log start, and records come back that DeleteRecords had removed."""
+    patch.edit(LogLoader, "_opener", ("state.statements_damaged and not sole", "state.statements_damaged"))
+
+
+def foreign_segment(disk: MemDisk, log_dir: str, tp: TopicPartition) -> None:
+    """All that the partition has is a segment of another one: somebody has put the wrong file back."""
+    logs = [it for it in disk.tree(log_dir) if it.endswith(".log") and "/__cluster" not in it]
+    own = [it for it in logs if it.startswith(f"{log_dir}/{tp}/")]
+    others = sorted((len(disk.read_file(it)), it) for it in logs if it not in own and disk.read_file(it))
+    if not own or not others:
+        return
+    for path in own[1:]:
+        disk.unlink(path)
+    disk.write_file_atomically(own[0], disk.read_file(others[0][1]))
+
+
+def misplaced(patch: Patch) -> None:
+    """Every broker finds foreign segments once, and all brokers die afterwards."""
+
+    def damages(rng: random.Random, shape: Shape, duration_ms: int) -> list[FaultPlan]:
+        brokers = node_ids(shape, "broker")
+        step_ms = duration_ms // (2 * len(brokers) + 1)
+        return [
+            FaultPlan(at_ms=number * step_ms, kind="damage" if number % 2 else "kill", target=broker, for_ms=100)
+            for number, broker in enumerate(brokers * 2, 1)
+        ]
+
+    patch.set(schedule, "_damages", damages)
+    patch.set(damage, "KINDS", {"foreign segment": foreign_segment})
+
+
+@mutant(
+    "foreign-segment-kept",
+    "what is left of a compacted log is kept as its beginning, though the log has lost its end",
+    expects=("28", "30", "45", "29", "25", "crash", "SelfCheck"),
+    lens=misplaced,
+)
+def foreign_segment_kept(patch: Patch) -> None:
+    """LG-53: a coordinator that led with it had lost its transactions, and could not load what was not its own."""
+    patch.edit(LogLoader, "_opener", ("cut_short=not sole and not config.compacted", "cut_short=not sole"))
+    patch.edit(recovery.Loader, "_accept", ("self._has_holes |= header.base_offset > next_offset", "pass"))

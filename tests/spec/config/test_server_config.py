@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from pathlib import Path
 
@@ -413,3 +414,10 @@ def test_whatever_is_in_the_file_is_told_in_words(tmp_path: Path, content: bytes
 def test_a_character_beyond_the_basic_plane_takes_two_escapes(tmp_path: Path) -> None:
     path = write(tmp_path / "server.properties", {**BROKER, "broker.rack": "\\ud83d\\ude80"})
     assert load(path).values["broker.rack"] == "\U0001f680"
+
+
+def test_a_pipe_in_the_place_of_the_file_is_not_waited_for(tmp_path: Path) -> None:
+    path = tmp_path / "server.properties"
+    os.mkfifo(path)
+    with pytest.raises(ConfigError, match=r"server\.properties is a pipe that nobody writes into"):
+        load(path, {}, {})

@@ -51,3 +51,17 @@ def test_se_11_a_misspelt_key_of_a_client_may_be_a_secret(key: str) -> None:
     with pytest.raises(ValueError, match=key) as caught:
         settings_from({"bootstrap.servers": "localhost:9092", key: SECRET})
     assert SECRET not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        f'org.apache.kafka.common.security.scram.ScramLoginModule required username="a" password="{SECRET}";',
+        f"OAuthBearerLoginModule required clientSecret = '{SECRET}';",
+        f"-----BEGIN PRIVATE KEY----- {SECRET} -----END PRIVATE KEY-----",
+    ],
+)
+def test_se_11_a_login_under_a_key_that_one_bit_has_changed_is_not_shown(value: str) -> None:
+    with pytest.raises(ValueError, match=r"sasl\.jaes\.config=… cannot be honoured") as refused:
+        settings_from({"bootstrap.servers": "127.0.0.1:1", "sasl.jaes.config": value})
+    assert SECRET not in str(refused.value)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -15,6 +17,7 @@ from kraftlite.cli.compat.reassign_partitions import read_assignment
 from kraftlite.cli.compat.tool import ToolError, UsageError, read_properties
 from kraftlite.cli.dump import dump as dump_command
 from kraftlite.cli.files import MAX_INDEX_BYTES, MAX_TEXT_BYTES, read_bounded
+from kraftlite.cli.target import effective
 
 
 def sparse(path: Path, size: int) -> Path:
@@ -54,3 +57,47 @@ def test_dump_goes_on_behind_a_file_that_is_too_large(name: str, tmp_path: Path)
     said = CliRunner().invoke(dump_command, [str(path), str(good)])
     assert said.exit_code == 1
     assert f"{path} has {MAX_INDEX_BYTES + 1} bytes; allowed are at most" in said.output and "version: 0" in said.output
+
+
+def test_a_pipe_that_nobody_writes_into_is_refused_at_once_and_another_is_read(tmp_path: Path) -> None:
+    path = tmp_path / "client.properties"
+    os.mkfifo(path)
+    with pytest.raises(UsageError, match=r"client\.properties is a pipe that nobody writes into"):
+        properties(str(path))
+    reader = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+    with path.open("wb") as writer:
+        writer.write(b"client.id=x\n")
+        writer.flush()
+        threading.Timer(0.2, writer.close).start()
+        assert properties(str(path)) == {"client.id": "x"}
+    os.close(reader)
+
+
+@pytest.mark.parametrize(
+    ("data", "told"),
+    [
+        (b"client.id=x\nacks=\xff\n", "line 2: the byte 0xff is not UTF-8, which is allowed"),
+        ("client.id=x".encode("utf-16"), "line 1: the byte 0xff is not UTF-8"),
+    ],
+)
+def test_properties_that_are_not_utf_8_name_the_line(data: bytes, told: str, tmp_path: Path) -> None:
+    path = tmp_path / "client.properties"
+    path.write_bytes(data)
+    with pytest.raises(UsageError, match=r"client\.properties") as refused:
+        properties(str(path))
+    assert told in str(refused.value)
+
+
+def test_a_mark_of_byte_order_hides_no_key(tmp_path: Path) -> None:
+    """The first key may be the one that protects."""
+    path = tmp_path / "client.properties"
+    path.write_text("security.protocol=SSL\n", encoding="utf-8-sig")
+    assert properties(str(path)) == {"security.protocol": "SSL"}
+
+
+def test_names_without_effect_are_told_short_and_without_control_characters(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    effective({"\x1b[31m" * 500_000: "1", "\ufeffx": "2"}, "p", "--command-config")
+    told = capsys.readouterr().err
+    assert len(told) < 500 and "\x1b" not in told and "'\\ufeffx' has no effect" in told

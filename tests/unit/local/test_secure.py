@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import json
+import os
+import shutil
 import ssl
 import stat
-from dataclasses import asdict
+from collections.abc import Callable
+from dataclasses import asdict, replace
 from pathlib import Path
+from typing import Any
 
 import pytest
+from click.testing import CliRunner
 from cryptography import x509
 from cryptography.hazmat.primitives.serialization import pkcs12
 
+from kraftlite.cli.main import cli
 from kraftlite.client.properties import settings_from
 from kraftlite.client.security import tls_context
 from kraftlite.config.properties import parse_properties
@@ -112,3 +118,77 @@ def test_new_certificates_come_from_the_same_authority(cluster: LocalCluster) ->
 def test_a_name_that_cannot_be_a_directory_is_refused(name: str) -> None:
     with pytest.raises(LocalError, match="allowed are 1 to 64"):
         secure.check_user(name)
+
+
+def _junk(path: Path) -> None:
+    path.write_bytes(b"\xff\x00junk")
+
+
+def _sparse(path: Path) -> None:
+    with path.open("wb") as file:
+        file.truncate(1 << 40)
+
+
+def _pipe(path: Path) -> None:
+    path.unlink()
+    os.mkfifo(path)
+
+
+def _directory(path: Path) -> None:
+    path.unlink()
+    path.mkdir()
+
+
+def _loop(path: Path) -> None:
+    path.unlink()
+    path.symlink_to(path)
+
+
+DAMAGES = (_junk, _sparse, _pipe, _directory, _loop, Path.unlink)
+
+
+@pytest.mark.parametrize("damage", DAMAGES, ids=lambda it: it.__name__.strip("_"))
+@pytest.mark.parametrize(
+    ("name", "use"),
+    [
+        ("ca.key", secure.authority_of),
+        ("ca.pem", lambda it: list(secure.exported_files(it, ["alice"], Path("/elsewhere")))),
+        ("ca.crl", lambda it: secure.revoke(it, "alice")),
+        ("node-2.pem", lambda it: secure.described(secure.secure_dir(Path(it.data_dir)) / "node-2.pem")),
+        ("node-2.pem", lambda it: secure.is_revoked(it, secure.secure_dir(Path(it.data_dir)) / "node-2.pem")),
+        ("clients/alice/user.pem", lambda it: secure.revoke(it, "alice")),
+        ("clients/alice/python.json", lambda it: list(secure.exported_files(it, ["alice"], Path("/elsewhere")))),
+        ("clients/admin/client.properties", secure.admin_security),
+        ("clients/admin/client-mtls.properties", secure.certificate_security),
+        ("clients/admin/librdkafka.conf", secure.records_security),
+    ],
+)
+def test_a_damaged_file_is_named_in_one_line(
+    cluster: LocalCluster, tmp_path: Path, name: str, use: Callable[[LocalCluster], Any], damage: Callable[[Path], None]
+) -> None:
+    own = tmp_path / "cluster"
+    shutil.copytree(cluster.data_dir, own)
+    copy = replace(cluster, data_dir=str(own))
+    path = secure.secure_dir(own) / name
+    damage(path)
+    if damage is _junk and name == "ca.pem":
+        return  # it is handed on as it is
+    with pytest.raises(LocalError) as refused:
+        use(copy)
+    assert str(path) in str(refused.value) and "\n" not in str(refused.value)
+
+
+@pytest.mark.parametrize("damage", DAMAGES[:-1], ids=lambda it: it.__name__.strip("_"))
+def test_a_damaged_file_of_the_cluster_is_told_by_every_command(tmp_path: Path, damage: Callable[[Path], None]) -> None:
+    """What looks for the local cluster said that there was none, and a pipe was waited for."""
+    (tmp_path / "cluster.json").write_text("{}")
+    damage(tmp_path / "cluster.json")
+    found = CliRunner().invoke(cli, ["topic", "list"], env={"KRAFTLITE_DATA_DIR": str(tmp_path)})
+    assert found.exit_code == 1 and str(tmp_path / "cluster.json") in found.output and "Traceback" not in found.output
+
+
+def test_only_nodes_that_take_passwords_are_given_mechanisms(cluster: LocalCluster) -> None:
+    """A controller warned at each start of a key that has no effect."""
+    controller, *brokers = cluster.nodes
+    assert "sasl.enabled.mechanisms" not in secure.node_security(cluster, controller)
+    assert all("sasl.enabled.mechanisms" in secure.node_security(cluster, it) for it in brokers)

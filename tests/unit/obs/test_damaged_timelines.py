@@ -37,3 +37,14 @@ def test_a_damaged_line_is_left_out(damaged: str, tmp_path: Path) -> None:
     path.write_text(f"{line(ts=7_000)}\n{damaged}\n{line(ts=5_000)}\n")
     assert [event["ts"] for event in merge_timelines([path])] == [5_000, 7_000]
     assert [event["ts"] for event in merge_timelines([path], since_ms=6_000)] == [7_000]
+
+
+def test_a_hole_of_terabytes_is_not_read(tmp_path: Path) -> None:
+    """A crash of a file system may leave one. At a gigabyte a second it would take half an hour."""
+    path = tmp_path / "trace.jsonl"
+    with path.open("wb") as file:
+        file.write(f"{line(ts=5_000)}\n".encode())
+        file.seek(2 << 40)
+        file.write(f"\n{line(ts=7_000)}\n".encode())
+        file.truncate(4 << 40)
+    assert [event["ts"] for event in merge_timelines([path])] == [5_000, 7_000]

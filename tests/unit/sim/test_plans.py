@@ -186,3 +186,23 @@ def test_a_failure_becomes_a_regression_that_is_the_same_run(tmp_path: Path) -> 
     assert first.plan == replace(plan, faults=FAULTS, duration_ms=7000)
     assert second.plan == RunPlan(seed=4)
     assert first.story == "SAFETY X: it's broken"
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ('{"seed": 1, "shape": []}', "shape []: allowed is one of 3+3"),
+        ('{"seed": 1, "theme": {}}', "theme {}: allowed is one of plain"),
+        (
+            '{"seed": 1, "faults": ["100 wall-jump 2 amount 99999999999999"]}',
+            "amount 99999999999999: allowed is a whole number from -",
+        ),
+        ('{"seed": 1, "faults": ["100 kill 2 for 99999999999999"]}', "for 99999999999999: allowed is a whole number from 0 to"),
+        ('{"seed": 1, "faults": ["99999999999999 kill 2"]}', "time 99999999999999: allowed is a whole number from 0 to"),
+        ('{"seed": 1, "faults": ["100 rot 2 for -5"]}', "for -5: allowed is a whole number from 0 to"),
+    ],
+)
+def test_a_plan_that_no_run_can_have_is_refused_in_words(text: str, told: str) -> None:
+    with pytest.raises(ValueError, match="is no plan of a run") as refused:
+        parse_plan(text)
+    assert told in str(refused.value)

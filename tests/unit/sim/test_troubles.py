@@ -7,7 +7,7 @@ import random
 
 import pytest
 
-from kraftlite.sim import elr_scenes, schedule, themes, troubles
+from kraftlite.sim import elr_scenes, schedule, start_faults, themes, troubles
 from kraftlite.sim.fault_plan import (
     ALL_FAULTS,
     AMBUSHES,
@@ -15,6 +15,7 @@ from kraftlite.sim.fault_plan import (
     PLACE_FAULTS,
     QUORUM_FAULTS,
     SCENE_FAULTS,
+    START_FAULTS,
     TROUBLES,
     FaultPlan,
     parse,
@@ -31,7 +32,8 @@ def _drawn(seed: int, shape: Shape = SHAPE) -> list[FaultPlan]:
 
 
 def test_every_kind_of_fault_has_what_carries_it_out() -> None:
-    assert set(HANDLERS) == {*ALL_FAULTS, *SCENE_FAULTS, *TROUBLES, *AMBUSHES, *PLACE_FAULTS, *QUORUM_FAULTS, *LEVEL_FAULTS}
+    drawn_apart = {*PLACE_FAULTS, *START_FAULTS, *QUORUM_FAULTS, *LEVEL_FAULTS}
+    assert set(HANDLERS) == {*ALL_FAULTS, *SCENE_FAULTS, *TROUBLES, *AMBUSHES, *drawn_apart}
 
 
 def test_every_kind_is_drawn_and_reads_as_it_is_printed() -> None:
@@ -49,7 +51,8 @@ def test_they_come_on_top_of_what_a_seed_has_and_with_their_theme_only() -> None
         assert list(schedule.draw_all(seed, SHAPE, 15_000)) == plain
         every = schedule.draw_all(seed, SHAPE, 15_000, themes.TROUBLES)
         assert [it for it in every if it in plain] == plain
-        assert len(every) == len(plain) + len(_drawn(seed))
+        starts = start_faults.draw(seed, SHAPE, 15_000)
+        assert len(every) == len(plain) + len(_drawn(seed)) + len(starts)
 
 
 @pytest.mark.parametrize("kind", TROUBLES)

@@ -141,7 +141,7 @@ def test_se_02_each_mistake_is_one_line_that_names_the_setting(tmp_path: Path) -
 
 def test_se_02_what_is_no_file_or_has_no_end_is_refused(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "fifo")
-    assert "there is no such file" in refused(keystore_location=str(tmp_path / "fifo"))
+    assert "it is no regular file" in refused(keystore_location=str(tmp_path / "fifo"))
     large = written(tmp_path / "large", bytes(MAX_STORE_BYTES + 1))
     assert "is larger than" in refused(truststore_location=large)
 
