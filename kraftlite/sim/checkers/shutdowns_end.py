@@ -26,7 +26,7 @@ class ShutdownsEnd(MetadataChecker):
         self._told: dict[tuple[_Office, NodeId, int], int] = {}
         """The metadata offset that each incarnation of a broker has told this controller."""
         self._waits: dict[tuple[_Office, NodeId, int], int] = {}
-        """What was committed when a broker in controlled shutdown had its first answer."""
+        """The committed offset at the first answer to a broker in controlled shutdown."""
         self._due: dict[AnyExchange, _Office] = {}
         self.facts.watch_arrival(BROKER_HEARTBEAT, self._on_heartbeat)
         self.facts.watch_served(BROKER_HEARTBEAT, self._on_answered)
