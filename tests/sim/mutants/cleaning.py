@@ -219,3 +219,9 @@ def deletion_never_times_out(patch: Patch) -> None:
     patch.edit(
         DeleteRecordsPath, "_followed", ("self._deadlines.add(expired, timeout_ms)", "self._deadlines.add(expired, 10**6)")
     )
+
+
+@mutant("compacted-beyond-segment-bytes", "compaction makes one segment of any number of others", expects=("45",))
+def compacted_beyond_segment_bytes(patch: Patch) -> None:
+    """LG-42: a segment that is as large as the log is copied whole by each pass from then on."""
+    patch.edit(cleaner.Cleaning, "groups", ("and size + source.size <= self._config.segment_bytes", ""))
