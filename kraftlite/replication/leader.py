@@ -24,7 +24,7 @@ DirectoryOnline = Callable[[NodeId, Sequence[NodeId], Sequence[UUID]], bool]
 class LeaderState:
     """State that exists only while this broker leads the partition, for one leader epoch."""
 
-    __slots__ = ("epoch_start_offset", "followers", "isr", "leader_epoch", "struck", "trace")
+    __slots__ = ("epoch_start_offset", "followers", "isr", "leader_epoch", "struck", "struck_ms", "trace")
 
     def __init__(self, isr: IsrState, trace: PartitionTrace) -> None:
         self.leader_epoch = trace.leader_epoch
@@ -34,7 +34,16 @@ class LeaderState:
         self.followers: dict[NodeId, FollowerProgress] = {}
         self.struck: tuple[NodeId, ...] = ()
         """Those whom the controller has taken out of the ISR without being asked, because their broker fails: until metadata
-        says what has become of it, or they fetch."""
+        says what has become of it, or they fetch, and no longer than a follower may lag: metadata that brings a fencing together
+        with its end tells of no change of the broker."""
+        self.struck_ms = 0
+
+    def strike(self, out: Iterable[NodeId], isr: tuple[NodeId, ...], now_ms: int) -> None:
+        """Note whom the controller has taken out by itself; who is in the ISR again is forgotten."""
+        new = tuple(out)
+        if new:
+            self.struck_ms = now_ms
+        self.struck = tuple([it for it in (*new, *self.struck) if it not in isr])
 
     def assign(self, followers: Iterable[NodeId], now_ms: int) -> None:
         """Track exactly these. One that is new starts from nothing; ISR members get a fresh lag clock (RP-25)."""

@@ -200,7 +200,7 @@ class Partition:
             self._role_changed()
         else:
             leader.trace.isr_committed(old_isr, isr, self.partition_epoch, self.min_isr, cause)
-        leader.struck = tuple([it for it in (*old_isr, *leader.struck) if it not in isr and it not in asked_out])
+        leader.strike((it for it in old_isr if it not in isr and it not in asked_out), isr, now_ms)
         self._after_isr_change(now_ms, old_isr)
         self.check(role_only=same_epoch)
         return not same_epoch
@@ -391,19 +391,18 @@ class Partition:
 
     def check_isr(self, now_ms: int) -> None:
         """Propose to remove members that lag; to be called every half of `lag_time_max_ms` (RP-19)."""
-        self._maybe_expand(now_ms)
         leader, log = self.leader, self.log
         if leader is None or log is None:
             return
+        if now_ms - leader.struck_ms >= self._env.lag_time_max_ms:
+            leader.struck = ()
+        self._maybe_expand(now_ms)
         leader.trace.look(log.hw, log.leo, leader.isr, leader.followers, self.min_isr, now_ms)
         if len(leader.isr.committed) < len(self.replicas):
             # A fetch names only what is new, and a late one may have said less than is so: have the followers say it again.
             for observer in self.observers:
                 observer.on_change()
-        if leader.isr.pending is not None:
-            return
-        out = leader.lagging(log.leo, now_ms, self._env.lag_time_max_ms)
-        if out:
+        if leader.isr.pending is None and (out := leader.lagging(log.leo, now_ms, self._env.lag_time_max_ms)):
             self._propose(leader, tuple(it for it in leader.isr.committed if it not in out), added=(), removed=out)
             leader.trace.shrink_proposed(leader.isr.maximal, [leader.followers[it] for it in out], log.leo, now_ms)
             self._env.on_isr_proposed(self)

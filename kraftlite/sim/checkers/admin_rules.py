@@ -19,6 +19,7 @@ from kraftlite.model.errors import ErrorCode as E
 from kraftlite.model.ids import NodeId
 from kraftlite.model.messages import controller as m
 from kraftlite.sim.checkers.model import MetadataState, changed_partition
+from kraftlite.sim.checkers.placements import first_directories, is_well_placed
 from kraftlite.sim.workloads.admin_values import OF_TOPICS, UNKNOWN_KEY, Values
 
 Codes = frozenset[E]
@@ -186,7 +187,7 @@ def _config(kind: int, name: str, key: str, value: str | None) -> Want:
 def _new_partition(
     topic_id: Callable[[MetadataState], UUID | None], index: int, replicas: tuple[NodeId, ...] | None, factor: int | None
 ) -> Want:
-    """CM-18 to CM-20: placed as told, or anywhere; the live ones are in sync, and the first of them leads."""
+    """CM-18 to CM-20: placed as told, or well; the live ones are in sync, and the first of them leads."""
 
     def fits(state: MetadataState, record: Any) -> bool:
         if not isinstance(record, r.PartitionRecord) or record.partition != index or record.topic_id != topic_id(state):
@@ -194,7 +195,9 @@ def _new_partition(
         where = record.replicas
         if where != replicas if replicas is not None else (len(where) != factor or _bad_assignment(state, where)):
             return False
-        if replicas is None and not state.brokers[where[0]].active:
+        if replicas is None and not is_well_placed(state, where):
+            return False
+        if record.directories != first_directories(state, where):
             return False
         isr = _live(state, where)
         fresh = (record.leader_epoch, record.partition_epoch, record.recovering) == (0, 0, False)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from kraftlite.sim.checkers.added_voters import AddedVoters
 from kraftlite.sim.checkers.base import CheckerFactory
 from kraftlite.sim.checkers.i76_voter_steps import VoterSteps
 from kraftlite.sim.checkers.i77_effective_voters import EffectiveVoters
@@ -15,6 +16,7 @@ from kraftlite.sim.checkers.i89_one_change import OneChange
 
 MEMBERSHIP: Final[tuple[CheckerFactory, ...]] = (
     VoterSteps,
+    AddedVoters,
     EffectiveVoters,
     CountedVotes,
     OfficeLeft,

@@ -34,7 +34,9 @@ from kraftlite.sim.checkers.i74_eligible_leaders import EligibleLeaders
 from kraftlite.sim.checkers.i85_feature_levels import FeatureLevels
 from kraftlite.sim.checkers.i86_controllers_registered import ControllersRegistered
 from kraftlite.sim.checkers.i97_listeners import RegisteredListeners
+from kraftlite.sim.checkers.one_incarnation import OneIncarnation
 from kraftlite.sim.checkers.self_checks import SelfCheckMetadata
+from kraftlite.sim.checkers.shutdowns_end import ShutdownsEnd
 
 RAFT_AND_METADATA: Final[tuple[CheckerFactory, ...]] = (
     MetadataWatch,
@@ -63,6 +65,8 @@ RAFT_AND_METADATA: Final[tuple[CheckerFactory, ...]] = (
     EligibleLeaders,
     PartitionEpochs,
     BrokerEpochs,
+    OneIncarnation,
+    ShutdownsEnd,
     ProducerIds,
     FeatureLevels,
     ControllersRegistered,

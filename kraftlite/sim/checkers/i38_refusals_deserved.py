@@ -14,13 +14,14 @@ from kraftlite.log.producers import BATCHES_KEPT
 from kraftlite.model.errors import ErrorCode
 from kraftlite.model.ids import NodeId
 from kraftlite.model.method import AnyMethod
+from kraftlite.model.topic_partition import TopicIdPartition
 from kraftlite.replication.leader import LeaderState
 from kraftlite.replication.partition import Partition
 from kraftlite.runtime.trace import TraceEvent
 from kraftlite.runtime.trace.broker import LogDirFailed, LogDirUnusable
 from kraftlite.sim.checkers.arrivals import Arrival, Arrivals
 from kraftlite.sim.checkers.base import World
-from kraftlite.sim.checkers.replica_facts import ReplicaChecker, may_forget_producers
+from kraftlite.sim.checkers.replica_facts import PartitionChange, ReplicaChecker, may_forget_producers
 from kraftlite.sim.checkers.replica_views import Batch, ReplicaView
 from kraftlite.sim.client import FIRST_CLIENT_ID
 from kraftlite.sim.service import FETCH, OFFSETS, PRODUCE, FetchAsk, OffsetAsk, ProduceAsk
@@ -71,6 +72,8 @@ class Case:
     """The smallest max.message.bytes that the topic ever had."""
     broken: bool
     """A log directory of this broker has failed, or files of this replica were damaged."""
+    shrank: bool
+    """In the leader epoch in which the request came the ISR lacked a replica, then or later; true where that is not known."""
 
     @property
     def moved(self) -> bool:
@@ -92,7 +95,8 @@ def _unknown_topic(it: Case) -> bool:
 
 def _not_enough(it: Case) -> bool:
     assert isinstance(it.ask, ProduceAsk)
-    return it.ask.acks == -1 and (it.moved or it.was.few or it.now.few or it.was.partition_epoch != it.now.partition_epoch)
+    changed = it.moved or it.was.partition_epoch != it.now.partition_epoch
+    return it.ask.acks == -1 and (it.was.few or it.now.few or (changed and it.shrank))
 
 
 def _storage(it: Case) -> bool:
@@ -234,6 +238,19 @@ class RefusalsDeserved(ReplicaChecker):
     def __init__(self, world: World) -> None:
         super().__init__(world)
         self._arrivals = Arrivals(world, lambda node, exchange: self._see(node, exchange.request))
+        self._lacked: dict[tuple[TopicIdPartition, int], int] = {}
+        """By partition and leader epoch: the last partition epoch in which the ISR lacked a replica."""
+
+    def on_partition(self, change: PartitionChange) -> None:
+        new = change.new
+        if new is not None and len(new.isr) < len(new.replicas):
+            self._lacked[change.key, new.leader_epoch] = new.partition_epoch
+
+    def _shrank(self, was: Seen) -> bool:
+        if was.leader is None or was.partition is None:
+            return True
+        key = TopicIdPartition(was.partition.topic_id, was.partition.tp.partition)
+        return self._lacked.get((key, was.leader_epoch), -1) >= was.partition_epoch
 
     def on_event(self, now_us: int, node: SimHost, event: TraceEvent) -> None:
         if isinstance(event, LogDirFailed | LogDirUnusable):
@@ -281,6 +298,7 @@ class RefusalsDeserved(ReplicaChecker):
             waited_us=self._arrivals.waited_us(exchange, arrival),
             stopping=node.node.broker.lifecycle.state is BrokerState.SHUTTING_DOWN,
             limit=min(self.facts.numbers_of.get((ask.tp.topic, "max.message.bytes"), ()), default=DEFAULT_LIMIT),
+            shrank=self._shrank(arrival.seen),
             broken=node.node_id in self._arrivals.broken or (node.node_id, ask.tp) in self.world.losses.damaged,
         )
 

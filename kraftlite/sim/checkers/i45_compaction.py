@@ -188,6 +188,7 @@ class CompactionSound(ReplicaChecker):
         if bounds is not None and bounds.up_to is not None:
             self._check_once(where, found, start, bounds.up_to)
             self._check_durable(node, directory, where, bounds.up_to)
+            self._check_sizes(node, directory, where, truth.tp.topic)
         known.start, known.leo, known.missing, known.wall_ms = start, leo, missing, now_ms
 
     def _read(
@@ -279,6 +280,13 @@ class CompactionSound(ReplicaChecker):
         for base, data in files_of(node, directory)[:-1]:
             if base < up_to and data not in (surviving.get(f"{base:020d}.log"), surviving.get(f"{base:020d}.log.swap")):
                 self.fail(f"{where} was cleaned up to {up_to}, and a power cut would not leave segment {base} as it is")
+
+    def _check_sizes(self, node: SimHost, directory: str, where: str, topic: str) -> None:
+        """Segments that become one are no larger together than a segment may be."""
+        most = max(self.facts.numbers_of.get((topic, "segment.bytes"), ()), default=0)
+        for base, data in files_of(node, directory)[:-1] if most and topic in self.world.history.logs.topics else ():
+            if len(data) > most and len(list(batches_in(data))) > 1:
+                self.fail(f"{where} has segment {base} of {len(data)} bytes; segment.bytes never was above {most}")
 
     def _least(self, topic: str, key: str, default: int) -> int:
         """The smallest value that this topic ever had, as far as the metadata log tells."""

@@ -22,7 +22,8 @@ TIERED: Final = (-5, -6)
 
 
 class OffsetsTold(Checker):
-    """An answer of a leader is what its files say at that moment, read without any index: the HW; the log start; of the first
+    """An answer of a leader is what its files say at that moment, read without any index: the HW, or the
+    last stable offset for who reads what is committed; the log start; of the first
     record below the HW with a time at or behind the one asked for, its offset, time and leader epoch; of the first record of the
     whole log with the largest time the same; nothing where there is none below the HW (LG-51). The end of a leader epoch lies
     behind every batch of that and of older epochs, and not behind a batch of a later one (RP-29)."""
@@ -50,7 +51,7 @@ class OffsetsTold(Checker):
         if exchange.method is LIST:
             ask = exchange.request
             assert isinstance(ask, ListAsk) and isinstance(response, OffsetResult)
-            self._listed(exchange, ask.tp, ask.timestamp, response)
+            self._listed(exchange, ask.tp, ask.timestamp, response, read_committed=ask.read_committed)
         elif exchange.method is OFFSETS:
             old = exchange.request
             assert isinstance(old, OffsetAsk) and isinstance(response, OffsetResult)
@@ -65,7 +66,9 @@ class OffsetsTold(Checker):
         log = running_log(node, tp)
         return None if log is None or (node.node_id, tp) in self.world.losses.damaged else (node, log)
 
-    def _listed(self, exchange: AnyExchange, tp: TopicPartition, timestamp: int, answer: OffsetResult) -> None:
+    def _listed(
+        self, exchange: AnyExchange, tp: TopicPartition, timestamp: int, answer: OffsetResult, *, read_committed: bool = False
+    ) -> None:
         here = self._log(exchange, tp)
         if here is None or answer.error is not ErrorCode.NONE:
             return
@@ -73,7 +76,7 @@ class OffsetsTold(Checker):
         expected: tuple[int, int] | None = None
         found: Rec | None = None
         if timestamp == LATEST:
-            expected = (log.hw, -1)
+            expected = (log.last_stable_offset if read_committed else log.hw, -1)
         elif timestamp in EARLIEST:
             expected = (log.log_start_offset, -1)
         elif timestamp not in TIERED:

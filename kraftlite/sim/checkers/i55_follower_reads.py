@@ -15,8 +15,9 @@ from kraftlite.simhost.network import AnyExchange
 
 class FollowerReads(ReplicaChecker):
     """Only a consumer that names its rack is sent away, by a leader in another rack, without records, to another replica in that
-    rack which is in the ISR as of the partition epoch that the leader knows (KIP-392, RP-41). Invariants 29 and 38 judge what is
-    read there, as they judge what is read at a leader."""
+    rack which is in the ISR as of the partition epoch that the leader knows (KIP-392, RP-41), whose broker is alive as far as the
+    leader knows, and which has told it that it has the offset. Invariants 29 and 38 judge what is read there, as they judge what
+    is read at a leader."""
 
     numbers: ClassVar[tuple[int, ...]] = (55,)
     only_methods = (FETCH,)
@@ -50,6 +51,23 @@ class FollowerReads(ReplicaChecker):
         isr = self._isrs.get((view.key, view.partition_epoch))
         if preferred == node_id or (isr is not None and preferred not in isr):
             self.fail(f"{where}; the ISR of partition epoch {view.partition_epoch} is {isr}")
+
+        self._check_fit(node_id, preferred, ask, where)
+
+    def _check_fit(self, node_id: NodeId, preferred: NodeId, ask: FetchAsk, where: str) -> None:
+        """By what the leader knows now: it has answered in the same turn in which it has read."""
+        node = self.world.nodes[node_id].node
+        broker = None if node is None else node.broker
+        partition = None if broker is None else broker.replicas.partition(ask.tp)
+        if broker is None or partition is None or partition.leader is None:
+            return
+        known = broker.replicas._table.image.cluster.brokers.get(preferred)
+        if known is None or not known.active:
+            self.fail(f"{where}, which is registered as {known}")
+        follower = partition.leader.followers.get(preferred)
+        end = None if follower is None else follower.leo
+        if end is None or end < ask.offset:
+            self.fail(f"{where} for offset {ask.offset}; that one has told it to end at {end}")
 
     def _rack(self, node_id: NodeId) -> str | None:
         return self.world.nodes[node_id].config.values.get("broker.rack")

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, ClassVar, Final, NamedTuple
 
 from kraftlite.model.ids import NodeId
+from kraftlite.model.messages.security import QuotaEntityPart
 from kraftlite.sim.checkers.base import World
 from kraftlite.sim.checkers.facts import MetadataChecker
 from kraftlite.sim.checkers.model import MetadataState
@@ -38,6 +40,12 @@ class Used(NamedTuple):
 
 
 def limit_of(state: MetadataState, user: str, client_id: str) -> Limit | None:
+    return limit_in(state.quotas, KEY, user, client_id)
+
+
+def limit_in(
+    quotas: Mapping[tuple[QuotaEntityPart, ...], Mapping[str, str]], key: str, user: str, client_id: str
+) -> Limit | None:
     """The first that is set, from the most to the least specific entity (QU-01)."""
     both, users, clients = (user, client_id), (user, ""), ("", client_id)
     order: tuple[tuple[dict[str, str | None], tuple[str, str]], ...] = (
@@ -50,9 +58,9 @@ def limit_of(state: MetadataState, user: str, client_id: str) -> Limit | None:
         ({"client-id": client_id}, clients),
         ({"client-id": None}, clients),
     )
-    set_for = {frozenset((part.type, part.name) for part in entity): values for entity, values in state.quotas.items()}
+    set_for = {frozenset((part.type, part.name) for part in entity): values for entity, values in quotas.items()}
     for entity, scope in order:
-        value = set_for.get(frozenset(entity.items()), {}).get(KEY)
+        value = set_for.get(frozenset(entity.items()), {}).get(key)
         if value is not None:
             return Limit(scope, float(value))
     return None

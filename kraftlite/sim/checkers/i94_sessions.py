@@ -7,6 +7,7 @@ import struct
 from dataclasses import dataclass
 from typing import Any, ClassVar, Final, NamedTuple
 
+from kraftlite.log.batch import parse_header
 from kraftlite.metadata import records as r
 from kraftlite.model.errors import ErrorCode
 from kraftlite.model.ids import NodeId
@@ -15,6 +16,7 @@ from kraftlite.security.scram import NUMBERS
 from kraftlite.security.tokens import token_hmac
 from kraftlite.sim.checkers.base import World
 from kraftlite.sim.checkers.facts import MetadataChecker
+from kraftlite.sim.checkers.log_files import wall_ms as wall_ms_of
 from kraftlite.sim.checkers.model import MetadataState
 from kraftlite.sim.checkers.views import Entry, NodeView
 from kraftlite.sim.services.logins import LASTS_MS, LOGIN, PLAIN, LoginAnswer, LoginAsk
@@ -24,6 +26,10 @@ from kraftlite.simhost.network import AnyExchange
 
 OVER: Final = "its session is over"
 SECRET: Final = TOKENS["delegation.token.secret.key"]
+EXPIRY_MS: Final = int(TOKENS["delegation.token.expiry.time.ms"])
+_LINGER_MS: Final = 1_000
+"""A batch has the time of its first record, and gathers others for some milliseconds."""
+SWEPT_WITHIN_MS: Final = int(TOKENS["delegation.token.expiry.check.interval.ms"]) + 5_000
 _HEAD: Final = struct.Struct(">hhih")
 _CORRELATION: Final = struct.Struct(">i")
 _SCRAM_FIRST: Final = re.compile(rb"n,,n=([^,]+),r=[^,]+(,tokenauth=true)?")
@@ -224,7 +230,8 @@ def _earliest(session: Session) -> int:
 class LoginsDeserved(LoginChecker):
     """Everybody who is let in has the password, or a token that there is and that has not expired by the broker's clock. The user
     with whom the cluster was formatted is in the metadata from the first records on, and is let in by every broker that has them.
-    A token is renewed or ended by its owner and its renewers alone, and lasts no longer than its longest life."""
+    A token is renewed or ended by its owner and its renewers alone, and lasts no longer than its longest life, and from each
+    change on no longer than the configured time. One that has expired is removed soon."""
 
     numbers: ClassVar[tuple[int, ...]] = (95,)
 
@@ -281,6 +288,14 @@ class LoginsDeserved(LoginChecker):
             self._known = (*self._known, record)
         if record.expiration_timestamp_ms > record.max_timestamp_ms:
             self.fail(f"offset {offset}: token {record.token_id} lasts longer than its longest life")
+        left_ms = record.expiration_timestamp_ms - parse_header(entry.raw).max_timestamp
+        if left_ms > EXPIRY_MS + _LINGER_MS:
+            self.fail(f"offset {offset}: token {record.token_id} lasts {left_ms} ms from now on, configured are {EXPIRY_MS}")
+
+    def unsettled(self) -> str | None:
+        now_ms = min((wall_ms_of(node) for node in self.world.nodes.values() if node.now is not None), default=0)
+        over = [it for it in self.facts.history.latest.tokens.values() if not _lasts(it, now_ms - SWEPT_WITHIN_MS)]
+        return f"token {over[0].token_id} is still there, and has expired at {over[0].expiration_timestamp_ms}" if over else None
 
     def on_image(self, view: NodeView, image: Any) -> None:
         if not self._adds_users or image.features.metadata_version is None:

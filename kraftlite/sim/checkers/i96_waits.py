@@ -7,8 +7,8 @@ from typing import ClassVar, Final
 
 from kraftlite.log.batch import HEADER_BYTES, parse_header
 from kraftlite.model.limits import RAFT_FETCH_MAX_WAIT_MS
-from kraftlite.model.messages.methods import RAFT_FETCH, REPLICA_FETCH
-from kraftlite.model.messages.raft import RaftFetchRequest
+from kraftlite.model.messages.methods import ADD_VOTER, RAFT_FETCH, REMOVE_VOTER, REPLICA_FETCH
+from kraftlite.model.messages.raft import AddVoterRequest, RaftFetchRequest, RemoveVoterRequest
 from kraftlite.model.messages.replica import ReplicaFetchRequest
 from kraftlite.sim.checkers.base import Checker, World
 from kraftlite.sim.service import FETCH, PRODUCE, FetchAsk, ProduceAsk
@@ -33,14 +33,15 @@ class _Wait:
 
 class WaitsEnd(Checker):
     """A fetch of a client, of a follower or of a voter is answered when its longest wait is over, and a produce that all must
-    acknowledge, or a DeleteRecords that all must follow, when its timeout is, whatever else the node waits for. The time counts
-    in which the node runs: not while it is paused or its processor is slow.
+    acknowledge, or a DeleteRecords that all must follow, when its timeout is, whatever else the node waits for; a change of the
+    voters after `controller.quorum.request.timeout.ms`, also by a leader that has ceased to lead. The time counts in which the
+    node runs: not while it is paused or its processor is slow.
 
     A batch of a transaction may wait for its coordinator before it is appended, and is left out.
     """
 
     numbers: ClassVar[tuple[int, ...]] = (96,)
-    only_methods = (FETCH, PRODUCE, REPLICA_FETCH, RAFT_FETCH, DELETE_RECORDS)
+    only_methods = (FETCH, PRODUCE, REPLICA_FETCH, RAFT_FETCH, ADD_VOTER, REMOVE_VOTER, DELETE_RECORDS)
 
     def __init__(self, world: World) -> None:
         super().__init__(world)
@@ -49,7 +50,7 @@ class WaitsEnd(Checker):
         self._now_us = world.cluster.loop.now_us
 
     def on_arrival(self, exchange: AnyExchange) -> None:
-        limit_ms = _limit_ms(exchange)
+        limit_ms = _limit_ms(exchange, self.world.nodes[exchange.target])
         if limit_ms is not None and exchange not in self._waits:
             boots = self.world.nodes[exchange.target].boots
             self._waits[exchange] = _Wait(boots, self._now_us(), limit_ms)
@@ -81,11 +82,13 @@ class WaitsEnd(Checker):
             del self._waits[exchange]
 
 
-def _limit_ms(exchange: AnyExchange) -> int | None:
+def _limit_ms(exchange: AnyExchange, node: SimHost) -> int | None:
     """Return how long the answer may take; None when nothing is said of that."""
     request = exchange.request
     if isinstance(request, RaftFetchRequest):
         return min(max(request.max_wait_ms, 0), RAFT_FETCH_MAX_WAIT_MS)
+    if isinstance(request, AddVoterRequest | RemoveVoterRequest):
+        return node.config.get_int("controller.quorum.request.timeout.ms")
     if isinstance(request, FetchAsk | ReplicaFetchRequest):
         return max(request.max_wait_ms, 0)
     if isinstance(request, DeleteAsk):

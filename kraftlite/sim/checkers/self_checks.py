@@ -13,7 +13,8 @@ from kraftlite.sim.checkers.views import NodeView
 
 
 class SelfCheckMetadata(MetadataChecker):
-    """`check` of the raft core when role, log or high watermark are new, and of the state of a controller that has replayed."""
+    """`check` of the raft core when role, log or high watermark are new, and of the state of a controller that has replayed. An
+    active controller keeps no answer back whose records are stable (CE-06)."""
 
     def __init__(self, world: World) -> None:
         super().__init__(world)
@@ -26,6 +27,11 @@ class SelfCheckMetadata(MetadataChecker):
         controller = view.active_controller
         offsets = controller.offsets
         replayed = (view.here, controller.active, offsets.write_offset if controller.active else offsets.committed_offset)
+        late = next((offset for offset, _ in controller.deferred.waiting), None) if controller.active else None
+        if late is not None and late <= offsets.stable_offset:
+            self.fail(
+                f"controller {view.node_id} keeps the answer that waits for offset {late}; stable is {offsets.stable_offset}"
+            )
         if replayed != self._replayed.get(view.node_id):
             self._replayed[view.node_id] = replayed
             _ask(self, f"the controller's state on node {view.node_id}", controller.state.check)

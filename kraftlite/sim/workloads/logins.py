@@ -35,6 +35,8 @@ RENEW: Final = (39, 2)
 EXPIRE: Final = (40, 2)
 FLEXIBLE: Final = frozenset({METADATA, AUTHENTICATE, CREATE, RENEW, EXPIRE})
 WRONG: Final = "guess"
+LONGEST_SESSION_MS: Final = 20_000
+"""The longest session whose end a client waits for: where clocks jump, that of a token may be minutes away."""
 MOST_TOKENS: Final = 8
 """The tokens that the clients of a run know at a time; older ones are forgotten."""
 
@@ -109,7 +111,7 @@ class LoginClient(SimClient):
         for _ in range(rng.choice((1, 3, 10))):
             if lasts_ms is None or self.stopping:
                 return
-            most_us = 1_000 * (lasts_ms or 3_000)
+            most_us = 1_000 * min(lasts_ms or 3_000, LONGEST_SESSION_MS)
             await self.pause(rng.randint(1, rng.choice((most_us // 8, most_us // 2, 3 * most_us // 2))))
             if rng.randrange(3):
                 answer = await self._work(broker)

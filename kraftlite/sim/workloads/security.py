@@ -75,8 +75,18 @@ class DoorClient(SimClient):
         return f"{self.name}-{self.asked}"
 
     async def ask(
-        self, kind: str, name: str, token: str, body: bytes, *, principal: Principal, host: str, client_id: str
+        self,
+        kind: str,
+        name: str,
+        token: str,
+        body: bytes,
+        *,
+        principal: Principal,
+        host: str,
+        client_id: str,
+        version: int | None = None,
     ) -> None:
+        """`version`: of the request whose body is given, where it is another one than usual."""
         from kraftlite.protocol import api_keys
 
         brokers = [node.node_id for node in self.cluster.brokers]
@@ -87,7 +97,7 @@ class DoorClient(SimClient):
                 await self.refresh()
             elif self.rng.randrange(8):
                 broker = leader
-        api_key, version = {
+        api_key, usual = {
             "produce": (api_keys.PRODUCE, 9),
             "create": (19, 7),
             "configure": (44, 1),
@@ -95,6 +105,7 @@ class DoorClient(SimClient):
             "revoke": (31, 3),
             "limit": (49, 1),
         }[kind]
+        version = usual if version is None else version
         ask = DoorAsk(
             connection=f"{self.name}/{host}/{client_id}",
             principal=principal,
@@ -105,7 +116,7 @@ class DoorClient(SimClient):
             token=token,
             api_key=api_key,
             version=version,
-            body=body or _body(api_key, version, _values(kind, name, token)),
+            body=body or body_of(api_key, version, _values(kind, name, token)),
         )
         with contextlib.suppress(TransportError, ApiError):
             await self.heed(await self.call(broker, DOOR, ask))
@@ -143,7 +154,7 @@ class SecurityAdmin(DoorClient):
                     await self.backoff()
 
     def _grants(self) -> bytes:
-        return _body(30, 3, {"creations": [self._entry() for _ in range(self.rng.choice((1, 1, 2, 6)))]})
+        return body_of(30, 3, {"creations": [self._entry() for _ in range(self.rng.choice((1, 1, 2, 6)))]})
 
     def _entry(self) -> Mapping[str, object]:
         rng = self.rng
@@ -175,7 +186,7 @@ class SecurityAdmin(DoorClient):
                     "permission_type": int(rng.choice((Permission.ANY, Permission.ALLOW, Permission.DENY))),
                 }
             )
-        return _body(31, 3, {"filters": filters})
+        return body_of(31, 3, {"filters": filters})
 
     def _limits(self) -> bytes:
         rng = self.rng
@@ -185,7 +196,7 @@ class SecurityAdmin(DoorClient):
         remove = rng.randrange(3) == 0
         op = {"key": "producer_byte_rate", "value": 0.0 if remove else float(rng.choice(QUOTAS)), "remove": remove}
         entity = [{"entity_type": kind, "entity_name": names[kind]} for kind in kinds]
-        return _body(49, 1, {"entries": [{"entity": entity, "ops": [op]}], "validate_only": False})
+        return body_of(49, 1, {"entries": [{"entity": entity, "ops": [op]}], "validate_only": False})
 
 
 class SecuredUser(DoorClient):
@@ -256,7 +267,7 @@ def _values(kind: str, name: str, token: str) -> Mapping[str, Any]:
     }
 
 
-def _body(api_key: int, version: int, values: Mapping[str, Any]) -> bytes:
+def body_of(api_key: int, version: int, values: Mapping[str, Any]) -> bytes:
     from kraftlite.protocol.kio_codec import encode_request
 
     return encode_request(api_key, version, values)

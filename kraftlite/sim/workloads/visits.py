@@ -14,6 +14,7 @@ from kraftlite.sim.workloads import (
     deletions,
     directories,
     groups,
+    latest,
     levels,
     listeners,
     logins,
@@ -21,6 +22,7 @@ from kraftlite.sim.workloads import (
     membership,
     minimum,
     moves,
+    mutations,
     racks,
     security,
     sessions,
@@ -47,10 +49,10 @@ THEMED: Final[Mapping[str, tuple[Visit, ...]]] = {
     ADMIN: (admin.visit, moves.visit),
     DIRECTORIES: (directories.visit,),
     LOGS: (logs.visit, sessions.visit, racks.visit, deletions.visit),
-    TRANSACTIONS: (transactions.visit,),
+    TRANSACTIONS: (transactions.visit, latest.visit),
     SINK: (sink.visit,),
     MEMBERSHIP: (membership.visit, brokers.visit, listeners.visit),
-    SECURITY: (security.visit, logins.visit),
+    SECURITY: (security.visit, logins.visit, mutations.visit),
 }
 """By theme: what the runs of that theme have, and no others."""
 

@@ -15,6 +15,7 @@ from kraftlite.controller.config_control import ConfigControl
 from kraftlite.controller.election_control import ElectionControl
 from kraftlite.controller.feature_control import FeatureControl
 from kraftlite.controller.partition_change import PartitionChangeBuilder
+from kraftlite.controller.placement import _Rack
 from kraftlite.controller.reassignment_control import ReassignmentControl
 from kraftlite.controller.results import ControllerResult
 from kraftlite.controller.topic_control import TopicControl
@@ -365,3 +366,13 @@ def directories_stay_behind(patch: Patch) -> None:
     """KIP-858: metadata has replicas in directories of other brokers, which look offline."""
     rule = "tuple(by_replica[replica] for replica in replicas)"
     patch.edit(PartitionChangeBuilder, "_complete_reassignment", (rule, "tuple(by_replica.values())[-len(replicas) :]"))
+
+
+@mutant(
+    "fenced-brokers-first", "a new replica is placed on a fenced broker, though another one in its rack is not", expects=("50",)
+)
+def fenced_brokers_first(patch: Patch) -> None:
+    """CM-17: the partition is short of a replica from its first moment on."""
+    rule = "found = self.unfenced.next(turn)\n    return found if found is not None else self.fenced.next(turn)"
+    other = "found = self.fenced.next(turn)\n    return found if found is not None else self.unfenced.next(turn)"
+    patch.edit(_Rack, "next", (rule, other))

@@ -109,3 +109,17 @@ def joined_update_not_applied(patch: Patch) -> None:
 def next_update_before_the_last(patch: Patch) -> None:
     """ML-17: a change that waits is overtaken by a later one of the same replica, and not the other way round."""
     patch.edit(RoleQueue, "_read", ("latest[tp] = local", "latest.setdefault(tp, local)"))
+
+
+@mutant("second-incarnation-in-a-session", "a broker is registered anew while its former self has a session", expects=("22",))
+def second_incarnation_in_a_session(patch: Patch) -> None:
+    """CM-01: two processes with one id displace each other again and again."""
+    patch.edit(ClusterControl, "check_registration", ("if session and not existing.in_controlled_shutdown:", "if False:"))
+
+
+@mutant(
+    "the-dead-hold-up-shutdowns", "a broker that goes waits for what fenced brokers have not heard", expects=("ShutdownsEnd",)
+)
+def the_dead_hold_up_shutdowns(patch: Patch) -> None:
+    """CM-08: KAFKA-14392's neighbourhood: a rolling restart stands still while a broker is down."""
+    patch.edit(HeartbeatManager, "lowest_active_offset", ("not state.fenced and ", ""))

@@ -295,3 +295,9 @@ def foreign_segment_kept(patch: Patch) -> None:
     """LG-53: a coordinator that led with it had lost its transactions, and could not load what was not its own."""
     patch.edit(LogLoader, "_opener", ("cut_short=not sole and not config.compacted", "cut_short=not sole"))
     patch.edit(recovery.Loader, "_accept", ("self._has_holes |= header.base_offset > next_offset", "pass"))
+
+
+@mutant("compacted-beyond-segment-bytes", "compaction makes one segment of any number of others", expects=("45",))
+def compacted_beyond_segment_bytes(patch: Patch) -> None:
+    """LG-42: a segment that is as large as the log is copied whole by each pass from then on."""
+    patch.edit(cleaner.Cleaning, "groups", ("and size + source.size <= self._config.segment_bytes", ""))

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from kraftlite.broker.handlers.fetch_sessions import FetchSession
+from kraftlite.controller.placement import StripedPlacer
+from kraftlite.model.ids import NodeId
 from kraftlite.replication.consume import ConsumePath
 from kraftlite.sim.workloads import rack_settings, sessions
 from tests.sim.mutants.catalog import mutant
@@ -61,3 +65,38 @@ def sent_out_of_the_isr(patch: Patch) -> None:
 def follower_serves_to_its_end(patch: Patch) -> None:
     """KIP-392: what a follower has, and not every replica in the ISR, may be gone after the next election."""
     patch.edit(ConsumePath, "_read", ("else hw\n", "else hw if partition.leader is not None else log.leo\n"))
+
+
+@mutant(
+    "sent-to-who-lags",
+    "a consumer is sent to a replica that has not fetched what it wants yet",
+    expects=("55", "38"),
+    lens=racks_in_every_run,
+)
+def sent_to_who_lags(patch: Patch) -> None:
+    """KIP-392: it is out of range there, and begins anew where it is told to."""
+    patch.edit(
+        ConsumePath, "_preferred_replica", ("follower.log_start_offset <= offset <= leo", "follower.log_start_offset <= offset")
+    )
+
+
+def _one_rack(racks: list[Any], first: int, turn: int, replication_factor: int) -> tuple[NodeId, ...]:
+    replicas: list[NodeId] = []
+    while len(replicas) < replication_factor:
+        found = racks[first].next(turn) if replicas else racks[first].next_unfenced(turn)
+        if found is None:
+            first = (first + 1) % len(racks)
+        else:
+            replicas.append(found)
+    return tuple(replicas)
+
+
+@mutant(
+    "replicas-in-one-rack",
+    "the replicas of a partition are in one rack as long as that has brokers",
+    expects=("50",),
+    lens=racks_in_every_run,
+)
+def replicas_in_one_rack(patch: Patch) -> None:
+    """KIP-36: a rack that fails takes all of them."""
+    patch.set(StripedPlacer, "_place_one", staticmethod(_one_rack))

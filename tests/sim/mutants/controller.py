@@ -144,3 +144,9 @@ def producer_ids_given_twice(patch: Patch) -> None:
 def block_used_twice(patch: Patch) -> None:
     """CM-55, KIP-730: two producers with one id, and the records of one are taken for the other's."""
     patch.edit(ProducerIdManager, "take", ("self._following = None", "pass"))
+
+
+@mutant("answers-one-too-late", "an answer waits until more than its own records are committed", expects=("SelfCheck",))
+def answers_one_too_late(patch: Patch) -> None:
+    """CE-06: who is the last one to ask waits for whoever comes next."""
+    patch.edit(DeferredQueue, "complete_up_to", ("self._waiting[0][0] <= offset", "self._waiting[0][0] < offset"))

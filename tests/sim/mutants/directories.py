@@ -5,6 +5,7 @@ from __future__ import annotations
 from kraftlite.broker.assignments import Assignments
 from kraftlite.broker.log_dirs_placement import Placement
 from kraftlite.broker.log_moves import LogMoves
+from kraftlite.controller.cluster_control import ClusterControl
 from kraftlite.controller.directory_control import DirectoryControl
 from kraftlite.controller.election_control import ElectionControl
 from kraftlite.log.log import Log
@@ -117,3 +118,9 @@ def old_directory_stays(patch: Patch) -> None:
 def moved_log_forgets_its_hw(patch: Patch) -> None:
     """JB-11."""
     patch.edit(Log, "exchange", ("self.update_hw(hw)", "self.update_hw(0)"))
+
+
+@mutant("placed-in-the-first-directory", "a new replica is placed in the first directory of its broker", expects=("50", "80"))
+def placed_in_the_first_directory(patch: Patch) -> None:
+    """JB-03: the broker knows which of them has room; that directory fills up."""
+    patch.edit(ClusterControl, "first_directory", ("known[0] if len(known) == 1 else UNASSIGNED_DIR", "known[0]"))

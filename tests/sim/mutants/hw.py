@@ -98,3 +98,14 @@ def earlier_deadline_waits(patch: Patch) -> None:
     """CP-18, RP-04: one timer for everything that waits. It is armed when it is not, and not for what is due sooner: a fetch of a
     consumer waits for as long as a produce may."""
     patch.edit(Deadlines, "add", ("if self._timer is None or due < self._armed_for:", "if self._timer is None:"))
+
+
+@mutant(
+    "former-leader-says-too-few",
+    "a produce that waits at the end of its leader is told that there are too few replicas",
+    expects=("38",),
+)
+def former_leader_says_too_few(patch: Patch) -> None:
+    """RP-09: its producer tries again at the same broker, and does not look for the new leader."""
+    rule = "self.fail_waiting(ErrorCode.NOT_LEADER_OR_FOLLOWER)"
+    patch.edit(Partition, "become_follower", (rule, "self.fail_waiting(ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND)"))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from kraftlite.controller.token_control import TokenControl
 from kraftlite.node import storage
 from kraftlite.security.scram import ScramServer
+from kraftlite.sim.workloads.logins import LoginClient
 from kraftlite.wire.auth import SaslSession
 from kraftlite.wire.token_credentials import TokenCredentials
 from tests.sim.mutants.catalog import mutant
@@ -71,3 +72,32 @@ def anybody_renews_a_token(patch: Patch) -> None:
 def token_renewed_for_ever(patch: Patch) -> None:
     """KIP-48."""
     patch.edit(TokenControl, "renew", ("min(token.max_timestamp_ms, wall_ms + period_ms)", "wall_ms + period_ms"))
+
+
+def tokens_that_are_renewed(patch: Patch) -> None:
+    """Tokens may live long, and their owners renew them for as long as they can."""
+    patch.edit(
+        LoginClient,
+        "_request",
+        ("rng.choice((-1, 3_000, 12_000))", "-1"),
+        ("rng.choice((-1, 1_000, 60_000))", "60_000"),
+        ("if what == 4:", "if True:"),
+    )
+
+
+@mutant(
+    "token-renewed-for-any-time",
+    "a token is renewed for as long as its owner asks for",
+    expects=("95",),
+    lens=tokens_that_are_renewed,
+)
+def token_renewed_for_any_time(patch: Patch) -> None:
+    """KIP-48: delegation.token.expiry.time.ms bounds the time until the next renewal."""
+    rule = "period_ms = min(period_ms, request.period_ms)"
+    patch.edit(TokenControl, "renew", (rule, "period_ms = request.period_ms"))
+
+
+@mutant("expired-tokens-stay", "tokens that have expired are never removed", expects=("liveness",))
+def expired_tokens_stay(patch: Patch) -> None:
+    """KIP-48: the metadata grows with every token that there ever was."""
+    patch.edit(TokenControl, "sweep", ("if has_expired(self.tokens[token_id], wall_ms):", "if False:"))

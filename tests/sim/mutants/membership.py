@@ -231,3 +231,25 @@ def voter_sleeps_on(patch: Patch) -> None:
 def configuration_against_the_quorum(patch: Patch) -> None:
     """DQ-16."""
     patch.edit(RaftContext, "incredible", ("unknown and (not asked or", "unknown and (True or"))
+
+
+@mutant(
+    "change-outlives-its-office", "a change of the voters is not answered by a leader that has ceased to lead", expects=("96",)
+)
+def change_outlives_its_office(patch: Patch) -> None:
+    """DQ-32: who asked waits, and the next leadership of this node begins with the change of an earlier one."""
+    patch.edit(Changes, "left_office", ("if self._pending is not None:", "if False:"))
+
+
+@mutant("voter-added-before-it-has-the-log", "a replica is made a voter whether it has the log or not", expects=("76",))
+def voter_added_before_it_has_the_log(patch: Patch) -> None:
+    """KIP-853: nothing is committed until it has fetched everything, if another voter fails meanwhile."""
+    patch.edit(
+        Changes,
+        "_is_caught_up",
+        ("return self._ctx.now_ms - progress.last_fetch_at_ms <= CAUGHT_UP_WITHIN_MS", "return True"),
+        (
+            "if progress is None or progress.last_caught_up_ms is None or progress.last_fetch_at_ms is None:",
+            "if progress is None:",
+        ),
+    )

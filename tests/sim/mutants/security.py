@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from kraftlite.controller.mutation_quotas import MutationQuota
 from kraftlite.metadata.delta import AclsDelta
 from kraftlite.node.authorization import AclPublisher
 from kraftlite.quotas.rates import WindowedRate
 from kraftlite.quotas.usage import ClientQuotas
 from kraftlite.security import authorizer as decisions
 from kraftlite.security.authorizer import Authorizer
+from kraftlite.sim.workloads import mutations
 from tests.sim.mutants.catalog import mutant
 from tests.sim.mutants.lenses import configured
 from tests.sim.mutants.patching import Patch
@@ -115,3 +117,25 @@ def burst_counts_as_a_rate(patch: Patch) -> None:
 def quotas_count_nothing(patch: Patch) -> None:
     """QU-03: nobody is ever throttled."""
     patch.edit(WindowedRate, "record", ("current.value += value", "pass"))
+
+
+def with_quotas_of_changes(patch: Patch) -> None:
+    """Every run has the client that makes more topics than it may."""
+    patch.set(mutations, "ONE_SEED_IN", 1)
+
+
+@mutant("changes-cost-nothing", "what a client changes is not charged to its quota", expects=("92",), lens=with_quotas_of_changes)
+def changes_cost_nothing(patch: Patch) -> None:
+    """QU-07: a client that makes topics without end keeps the controller busy."""
+    patch.edit(MutationQuota, "settle", ("bucket.tokens.take(self._charged,", "bucket.tokens.take(0,"))
+
+
+@mutant(
+    "changes-are-never-refused",
+    "a quota of changes makes clients wait, and refuses nothing",
+    expects=("92",),
+    lens=with_quotas_of_changes,
+)
+def changes_are_never_refused(patch: Patch) -> None:
+    """KIP-599: a client that does not wait goes on as fast as it can."""
+    patch.edit(MutationQuota, "charge", ("if self._strict and (self._refused or self._exhausted()):", "if False:"))

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from kraftlite.coordinator.transactions import rules
 from kraftlite.log.producers import ProducerState
+from kraftlite.replication.consume import ConsumePath
+from kraftlite.sim.workloads import latest
 from tests.sim.mutants.catalog import mutant
 from tests.sim.mutants.patching import Patch
 
@@ -35,3 +37,20 @@ def plain_amid_transaction(patch: Patch) -> None:
 def lost_answer_fences(patch: Patch) -> None:
     """KIP-360, TX-15: only the current epoch may go on."""
     patch.edit(rules, "_next_epoch", ("if expected.producer_epoch == current.last_epoch:", "if False:"))
+
+
+def asked_in_every_run(patch: Patch) -> None:
+    """Every run has the client that asks where the committed transactions end."""
+    patch.set(latest, "ONE_SEED_IN", 1)
+
+
+@mutant(
+    "latest-is-the-hw",
+    "who reads what is committed is told the HW as the latest offset",
+    expects=("48",),
+    lens=asked_in_every_run,
+)
+def latest_is_the_hw(patch: Patch) -> None:
+    """KIP-98: a consumer that reads to the latest offset waits for a transaction that is open."""
+    rule = "bound = log.last_stable_offset if read_committed else log.hw"
+    patch.edit(ConsumePath, "list_offset", (rule, "bound = log.hw"))

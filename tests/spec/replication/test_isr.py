@@ -164,6 +164,19 @@ def test_rp_21_who_is_taken_out_by_a_failure_is_not_proposed_before_it_is_fenced
     assert c[1].alter_request() is None
 
 
+def test_rp_21_a_fencing_that_is_heard_of_together_with_its_end_keeps_nobody_out() -> None:
+    """Nothing about the broker has changed then, and a partition that nobody writes to is not fetched by name again."""
+    c = StepCluster()
+    c.create()
+    c.replicate()
+    c.controller.leave_isrs(c[3].id)
+    c.publish()
+    partition = c[1].partition()
+    assert partition.committed_isr == (1, 2) and partition.pending_isr is None
+    partition.check_isr(c.clock.now_ms() + 60_000)
+    assert partition.pending_isr is not None and partition.pending_isr.added == (3,)
+
+
 @pytest.mark.parametrize("lives", ["fetches", "registrations change"])
 def test_rp_21_who_is_taken_out_and_lives_is_proposed_at_its_next_sign(lives: str) -> None:
     c = StepCluster()

@@ -16,6 +16,7 @@ from kraftlite.model.messages.methods import ADD_VOTER, REMOVE_VOTER
 from kraftlite.model.messages.raft import AddVoterRequest, AddVoterResponse, RemoveVoterRequest, RemoveVoterResponse
 from kraftlite.raft.states import Candidate, Follower, Leader
 from kraftlite.raft.voters import Voter, VoterSet
+from kraftlite.sim.checkers.added_voters import AddedVoters
 from kraftlite.sim.checkers.base import CheckerFactory
 from kraftlite.sim.checkers.catalog_membership import MEMBERSHIP
 from kraftlite.sim.checkers.facts import MetadataWatch
@@ -96,6 +97,12 @@ def say(cluster: WatchedCluster, change: Callable[[VoterSet], VoterSet], times: 
 def two_are_removed_at_once(cluster: WatchedCluster) -> None:
     one, other = cluster.follower_ids()[:2] if SPARE not in cluster.follower_ids()[:2] else cluster.follower_ids()[1:]
     say(cluster, lambda voters: voters.without(NodeId(one)).without(NodeId(other)))
+
+
+@CASES.breaks(AddedVoters, "makes node 4 with directory .* a voter by offset .*, and no fetch of it has come")
+def one_is_added_that_never_fetched(cluster: WatchedCluster) -> None:
+    stranger = replace(entry_of(cluster, SPARE), directory_id=UUID(int=77))
+    say(cluster, lambda voters: voters.with_voter(stranger))
 
 
 @CASES.breaks(EffectiveVoters, "its log says {1/.*, 2/.*, 3/.*}")

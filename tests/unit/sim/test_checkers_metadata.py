@@ -60,7 +60,7 @@ TESTED_ELSEWHERE = (
     "EligibleLeaders",
     "FeatureLevels",
     "ControllersRegistered",
-    "RegisteredListeners",
+    *("RegisteredListeners", "OneIncarnation", "ShutdownsEnd"),
     *(it.__name__ for it in MEMBERSHIP),
 )
 METADATA_LOG = "/data/__cluster_metadata-0"

@@ -12,7 +12,16 @@ import pytest
 from kraftlite.log.batch import Record, build_batch
 from kraftlite.metadata import records as r
 from kraftlite.model.acls import CLUSTER_NAME, Operation, PatternType, Permission, ResourceType
+from kraftlite.model.errors import ErrorCode
 from kraftlite.model.ids import Endpoint, NodeId
+from kraftlite.model.messages.controller import (
+    CreatableTopic,
+    CreatableTopicResult,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+    MutationClient,
+)
+from kraftlite.model.messages.methods import CREATE_TOPICS
 from kraftlite.model.messages.security import QuotaEntityPart
 from kraftlite.model.principal import USER, Principal
 from kraftlite.model.topic_partition import TopicPartition
@@ -24,6 +33,7 @@ from kraftlite.sim.checkers.base import CheckerFactory
 from kraftlite.sim.checkers.catalog_security import SECURITY
 from kraftlite.sim.checkers.facts import MetadataWatch
 from kraftlite.sim.checkers.i90_rights import RightsDecided, RightsInForce, Rules
+from kraftlite.sim.checkers.i92_mutations import MutationsBounded
 from kraftlite.sim.checkers.i92_quotas import Limit, QuotasKept, limit_of
 from kraftlite.sim.checkers.i94_sessions import LoginsDeserved, SessionsEnd
 from kraftlite.sim.checkers.model import MetadataState
@@ -185,6 +195,32 @@ def a_client_goes_on_over_its_quota(cluster: WatchedCluster) -> None:
     settled(cluster, QUOTA)
     for number in range(40):
         served(cluster, produce(size=1_000), taken_ms=1_000 * number)
+
+
+def made(cluster: WatchedCluster, error: ErrorCode, times: int = 1) -> None:
+    """A checker is told that the controller has answered so often to a topic of three partitions."""
+    settled(cluster, replace(QUOTA, key="controller_mutation_rate", value="0.5"))
+    topic = CreatableTopic(name="t", num_partitions=3, replication_factor=1, assignments=(), configs=())
+    client = MutationClient(user="alice", client_id="c-0", strict=True)
+    request = CreateTopicsRequest(topics=(topic,), validate_only=False, timeout_ms=1_000, quota=client)
+    done = CreatableTopicResult(name="t", error=error, num_partitions=3)
+    for _ in range(times):
+        controller = NodeId(cluster.leader_id())
+        exchange: Any = Exchange(NodeId(4), controller, CREATE_TOPICS, request, cluster.loop.create_future())
+        cluster.checkers[0].on_arrival(exchange)
+        cluster.checkers[0].on_served(exchange, CreateTopicsResponse(topics=(done,)))
+
+
+@CASES.breaks(
+    MutationsBounded, r"with NONE, and \('alice', ''\) may change 0.5 partitions a second: it has -0.500 tokens left at most"
+)
+def a_client_makes_more_than_it_may(cluster: WatchedCluster) -> None:
+    made(cluster, ErrorCode.NONE, times=3)
+
+
+@CASES.breaks(MutationsBounded, "with THROTTLING_QUOTA_EXCEEDED, and .*: it has 5.500 tokens left at least")
+def a_client_is_refused_what_it_may(cluster: WatchedCluster) -> None:
+    made(cluster, ErrorCode.THROTTLING_QUOTA_EXCEEDED)
 
 
 def logged_in(cluster: WatchedCluster, user: str, password: str | None = None, connection: int = 1, client: str = "c") -> Any:
