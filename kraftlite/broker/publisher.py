@@ -40,6 +40,9 @@ class AppliesMetadata(Protocol):
 
     def handle_image_steps(self, image: MetadataImage) -> Iterator[None]: ...
 
+    @property
+    def elections_left(self) -> bool: ...
+
     def announce_log_config(self, topic: str, config: LogConfig) -> None: ...
 
     def update_log_config(self, topic: str, config: LogConfig) -> None: ...
@@ -155,6 +158,10 @@ class BrokerMetadataPublisher:
             steps = self._apply(update)
             if next(steps, _DONE) is not _DONE:
                 self._task = self._ports.tasks.spawn(self._apply_rest(steps), name="metadata-publish")
+
+    def elections_left(self) -> bool:
+        """Return whether replicas here are yet to lead, or to follow somebody new, by metadata that has been published."""
+        return not self._closed and self._replicas.elections_left
 
     def on_controller_change(self, leader: LeaderAndEpoch) -> None:
         return None

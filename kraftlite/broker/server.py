@@ -158,6 +158,7 @@ class BrokerServer:
         self.log_dirs.log_moves.report = self.assignments.report
         self.log_dirs.log_moves.throttle = self.replicas.throttles.moves
         self.assignments.start()
+        self._loader.elections_left = self.publisher.elections_left
         self._loader.install_publishers([self.publisher])
         await self.publisher.wait_first_publish()
         between_brokers = {**self.replicas.handlers(), **transaction_handlers(self.marker_writing, self.enrolling)}

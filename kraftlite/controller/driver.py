@@ -102,6 +102,9 @@ class ControllerDriver:
 
     # --- RaftListener
 
+    def holds_back(self) -> bool:
+        return False
+
     def handle_commit(self, batches: Sequence[CommittedBatch]) -> None:
         self.core.on_commit(tuple(batches), self._ports.clock.now_ms())
         self._wake()

@@ -55,6 +55,9 @@ class MetadataLoader:
         publisher_fault: Callable[[BaseException, str], None] | None = None,
     ) -> None:
         self.image = MetadataImage.EMPTY
+        self.elections_left: Callable[[], bool] = lambda: False
+        """Whether a publisher still has new leaders to carry out: metadata that comes later waits for them, because to load it
+        would take the loop's time from what clients wait for."""
         self._ports = ports
         self._raft = raft
         self._slice = ports.tuning.records_per_slice
@@ -138,6 +141,9 @@ class MetadataLoader:
 
     # --- RaftListener -------------------------------------------------------------------------------------------------
 
+    def holds_back(self) -> bool:
+        return self.elections_left()
+
     def handle_commit(self, batches: Sequence[CommittedBatch]) -> None:
         kept = tuple(batches)
         self._enqueue(lambda: self._load(kept))
@@ -173,6 +179,8 @@ class MetadataLoader:
     async def _load(self, batches: Sequence[CommittedBatch]) -> None:
         replayed = 0
         for batch in batches:
+            while self.elections_left():
+                await self._ports.clock.sleep(0)
             for _ in self._batches.load_in_steps(batch, self._leader, self._slice):
                 await self._ports.clock.sleep(0)
             replayed += len(batch.records) % self._slice

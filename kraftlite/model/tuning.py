@@ -42,8 +42,8 @@ class Tuning:
     elections_per_run: int = MAX_ELECTIONS_PER_RUN
     producer_id_block: int = PRODUCER_ID_BLOCK_SIZE
     # metadata
-    records_per_slice: int = 1_000
-    """Records that the loader replays before the loop gets a turn: one to three milliseconds."""
+    records_per_slice: int = 250
+    """Records that the loader replays before the loop gets a turn: two to four milliseconds."""
     snapshot_records_per_batch: int = 500
     snapshot_retry_ms: int = 10_000
     """A snapshot that could not be written is tried again after it (ML-20)."""

@@ -68,6 +68,11 @@ class SnapshotWriter(Protocol):
 class RaftListener(Protocol):
     """A state machine. Called on the node's loop, synchronously, in offset order; must not block and must not call back."""
 
+    def holds_back(self) -> bool:
+        """Return whether what it has been handed is urgent, and what was committed after that has time: not decoded yet, it
+        takes nothing from the loop. Asked again at each turn of the loop, so it must end by itself."""
+        ...
+
     def handle_commit(self, batches: Sequence[CommittedBatch]) -> None: ...
 
     def handle_load_snapshot(self, snapshot: LoadedSnapshot) -> None:

@@ -17,8 +17,9 @@ from kraftlite.raft.snapshots import SnapshotReader
 from kraftlite.runtime.ports import Tracer
 from kraftlite.runtime.trace import raft as trace
 
-SLICE_RECORDS = 1_000
-SLICE_BYTES = MIB
+SLICE_RECORDS: Final = 250
+"""Two to four milliseconds."""
+SLICE_BYTES: Final = MIB
 _END: Final = CommittedBatch(base_offset=-1, last_offset=-1, epoch=-1, append_timestamp_ms=-1, size_bytes=0, records=())
 
 
@@ -45,7 +46,7 @@ class Decoding:
         self._done = False
 
     def step(self) -> list[CommittedBatch] | None:
-        """Decode at most 1,000 records and the rest of a small batch; the batches, once they are whole."""
+        """Decode at most 250 records and the rest of a small batch; the batches, once they are whole."""
         while not self._done:
             batch = next(self._rest, _END)
             if batch is None:
@@ -60,8 +61,8 @@ class Decoding:
 class ListenerFeed:
     """The progress of one state machine: what it has received so far, and what it receives next.
 
-    `step` does a bounded amount of work: it decodes at most 1,000 records of a large batch, or hands over what is decoded, at
-    most one batch beyond 1,000 records or 1 MiB. Invariant: `next_offset` is at the start of a batch and never above the
+    `step` does a bounded amount of work: it decodes at most 250 records of a large batch, or hands over what is decoded, at
+    most one batch beyond 250 records or 1 MiB. Invariant: `next_offset` is at the start of a batch and never above the
     committed offset.
     """
 
@@ -81,12 +82,14 @@ class ListenerFeed:
         self._loaded: list[tuple[Any, ...]] = []
 
     def step(self) -> bool:
-        """Deliver the next slice; False when there is nothing to deliver now."""
+        """Deliver the next slice, unless the listener holds it back; False when there is nothing to deliver now."""
         if self._tell_leader():
             return True
         committed = self._core.committed_offset
         if committed is None:
             return False
+        if self.next_offset < committed and self.listener.holds_back():
+            return True
         if self._loading is not None:
             self._load_slice()
             return True

@@ -223,6 +223,11 @@ class ReplicaManager:
         self._table.image = image
         self._roles.add(delta)
 
+    @property
+    def elections_left(self) -> bool:
+        """Whether replicas here are yet to lead, or to follow somebody new."""
+        return self._roles.elections_left
+
     def handle_image(self, image: MetadataImage) -> None:
         """Brokers may have come, gone, moved or been fenced: who may join an ISR, and where leaders are found."""
         for _ in self.handle_image_steps(image):

@@ -125,12 +125,16 @@ class Partition:
             raise ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{self.tp} is led by {self.leader_id}")
         return leader, log
 
-    def check(self, *, producers: bool = False, role_only: bool = False) -> None:
-        """Raise AssertionError when an invariant does not hold. `producers`: see `Log`; `role_only`: without the log."""
+    def check(self, *, producers: bool = False) -> None:
+        """Raise AssertionError when an invariant does not hold. `producers`: see `Log`."""
+        if self.log is not None:
+            self.log.check(producers=producers)
+        self.check_role()
+
+    def check_role(self) -> None:
+        """Do as `check` does, but without the log, which a change of role leaves as it is."""
         tp, log, leader = self.tp, self.log, self.leader
         assert (log is None) == (self.offline_reason is not None), f"{tp}: log {log}, offline because {self.offline_reason!r}"
-        if log is not None and not role_only:
-            log.check(producers=producers)
         if leader is None:
             self.waiting.check(tp, None)
             return
@@ -202,7 +206,7 @@ class Partition:
             leader.trace.isr_committed(old_isr, isr, self.partition_epoch, self.min_isr, cause)
         leader.strike((it for it in old_isr if it not in isr and it not in asked_out), isr, now_ms)
         self._after_isr_change(now_ms, old_isr)
-        self.check(role_only=same_epoch)
+        self.check_role()
         return not same_epoch
 
     def become_follower(self, registration: PartitionRegistration, cause: str | None = None) -> bool:
@@ -228,7 +232,7 @@ class Partition:
                 )
             )
             self._role_changed()
-        self.check(role_only=same_epoch)
+        self.check_role()
         return not same_epoch
 
     def _is_news(self, registration: PartitionRegistration, same_role: bool) -> bool:

@@ -69,6 +69,11 @@ class RoleQueue:
     def add(self, delta: TopicsDelta) -> None:
         self._unread.extend(delta.local_parts(self._broker_id))
 
+    @property
+    def elections_left(self) -> bool:
+        """Whether replicas here are yet to lead, or to follow somebody new."""
+        return bool(self._elected or self._moved)
+
     def clear(self) -> None:
         for waiting in (self._unread, self._deletes, self._elected, self._moved, self._new, self._rest):
             waiting.clear()

@@ -24,7 +24,7 @@ EVERY_S: Final = 0.05
 
 
 class Asker:
-    """ListOffsets of one broker at a time, over a connection that is kept."""
+    """ListOffsets of some partitions of one topic at a time, over connections that are kept."""
 
     def __init__(self, addresses: Mapping[int, str]) -> None:
         """`addresses`: host:port, by broker."""
@@ -37,12 +37,12 @@ class Asker:
             connection.close()
         self._sockets.clear()
 
-    def led_by(self, broker: int, topic: str, partitions: Sequence[int]) -> list[int]:
-        """Return those of the partitions that the broker answers for as their leader."""
+    def led(self, topic: str, asked: Mapping[int, Sequence[int]]) -> list[int]:
+        """Return those of the partitions that a broker answers for as their leader. `asked`: by broker; all are asked at once."""
         name = topic.encode()
-        body = struct.pack(">iih", -1, 1, len(name)) + name + struct.pack(">i", len(partitions))
-        asked = body + b"".join(_ASKED.pack(index, _LATEST) for index in partitions)
-        return [index for index, error in self._answers(self._call(broker, asked), len(name)) if not error]
+        numbers = {broker: self._ask(broker, name, partitions) for broker, partitions in asked.items()}
+        answers = [self._answers(self._answer(broker, number), len(name)) for broker, number in numbers.items()]
+        return [index for answer in answers for index, error in answer if not error]
 
     def _answers(self, answer: bytes, name_bytes: int) -> Iterator[tuple[int, int]]:
         position = 4 + 2 + name_bytes
@@ -51,11 +51,16 @@ class Asker:
             index, error, _, _ = _ANSWERED.unpack_from(answer, position + 4 + number * _ANSWERED.size)
             yield index, error
 
-    def _call(self, broker: int, body: bytes) -> bytes:
-        connection = self._connection(broker)
+    def _ask(self, broker: int, name: bytes, partitions: Sequence[int]) -> int:
         number = next(self._ids)
-        request = _HEAD.pack(_API_KEY, _VERSION, number, -1) + body
-        connection.sendall(struct.pack(">i", len(request)) + request)
+        head = _HEAD.pack(_API_KEY, _VERSION, number, -1)
+        body = struct.pack(">iih", -1, 1, len(name)) + name + struct.pack(">i", len(partitions))
+        request = head + body + b"".join(_ASKED.pack(index, _LATEST) for index in partitions)
+        self._connection(broker).sendall(struct.pack(">i", len(request)) + request)
+        return number
+
+    def _answer(self, broker: int, number: int) -> bytes:
+        connection = self._connection(broker)
         (size,) = struct.unpack(">i", self._read(connection, 4))
         answer = self._read(connection, size)
         assert struct.unpack_from(">i", answer) == (number,), "the answer to another request"
@@ -95,10 +100,9 @@ def all_led(asker: Asker, candidates: Candidates, timeout_s: float) -> float:
             by_broker: dict[int, list[int]] = {}
             for index in left if first else list(left)[:1]:  # one is enough as long as nobody leads
                 by_broker.setdefault(next(turns[index]), []).append(index)
-            for broker, some in by_broker.items():
-                for index in asker.led_by(broker, topic, some):
-                    first = first or time.perf_counter()
-                    del left[index]
+            for index in asker.led(topic, by_broker):
+                first = first or time.perf_counter()
+                del left[index]
             if left:
                 if time.perf_counter() > deadline:
                     raise RuntimeError(f"not within {timeout_s} s: {topic}, {len(left)} partitions")

@@ -65,6 +65,9 @@ class Node:
         self.core = ControllerCore(config, self.raft, bootstrap, random.Random(node_id), self.tracer)
         self.raft.register(self)
 
+    def holds_back(self) -> bool:
+        return False
+
     def handle_commit(self, batches: Sequence[CommittedBatch]) -> None:
         self.core.on_commit(tuple(batches), self.world.now_ms)
 

@@ -62,6 +62,9 @@ class Recorder:
     offset_at_claim: int | None = None
     batches: list[CommittedBatch] = field(default_factory=list)
 
+    def holds_back(self) -> bool:
+        return False
+
     def handle_commit(self, batches: Sequence[CommittedBatch]) -> None:
         for batch in batches:
             assert batch.base_offset == self.next_offset, (batch.base_offset, self.next_offset)

@@ -70,6 +70,7 @@ class Replicas:
         self.configs: list[tuple[str, LogConfig]] = []
         self.broker_values: dict[str, str] = {}
         self.fails_at = ""
+        self.elections_left = False
         self.rechecks = False
         self.error = ValueError("cannot be applied")
 
@@ -290,6 +291,16 @@ async def test_ml_21_updates_that_wait_become_one_with_the_one_that_is_being_app
         "image 15",
     ]
     assert scene.cache.image is scene.image and scene.publisher.applied_offset(scene.offset) == scene.offset
+
+
+async def test_new_leaders_are_left_until_they_lead_and_never_once_the_publisher_is_closed() -> None:
+    scene = Scene()
+    await scene.started()
+    assert not scene.publisher.elections_left()
+    scene.replicas.elections_left = True
+    assert scene.publisher.elections_left()
+    scene.publisher.close()
+    assert not scene.publisher.elections_left()
 
 
 async def test_ml_21_who_follows_replicas_hears_of_updates_that_became_one_when_all_of_it_is_done() -> None:

@@ -339,3 +339,22 @@ async def test_a_single_large_batch_gives_the_loop_its_turns_too() -> None:
             most, before = max(most, CountedRecords.taken - before), CountedRecords.taken
         assert it.loader.image.offset == 4999 and CountedRecords.taken == 5000
         assert 0 < most <= 1_001  # the one that the next turn begins with may have been taken
+
+
+async def test_metadata_waits_while_new_leaders_are_left_and_comes_in_its_order_then() -> None:
+    publisher = RecordingPublisher("p")
+    seen_at_each_turn: list[list[int]] = []
+
+    def left() -> bool:
+        seen_at_each_turn.append(offsets(publisher))
+        return len(seen_at_each_turn) < 10
+
+    async with running(publisher, caught_up=True) as it:
+        assert not it.loader.holds_back()
+        before = offsets(publisher)
+        it.loader.elections_left = left
+        it.raft.commit(NOOP)
+        it.raft.commit(NOOP)
+        await it.settle()
+        assert seen_at_each_turn[:10] == [before] * 10
+        assert offsets(publisher) == [*before, before[-1] + 1, before[-1] + 2]
