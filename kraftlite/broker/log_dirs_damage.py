@@ -10,7 +10,8 @@ from collections.abc import Callable, Collection
 from typing import Final
 from uuid import UUID
 
-from kraftlite.broker.log_dirs_state import DAMAGED_SUFFIX, LogDirState, RefusedLog, renamed
+from kraftlite.broker.log_dirs_state import LogDirState, RefusedLog, renamed
+from kraftlite.log.promises import DAMAGED_SUFFIX
 from kraftlite.model.topic_partition import TopicPartition
 from kraftlite.runtime.ports import Disk, Ports
 from kraftlite.runtime.trace.broker import DamagedLogSetAside, LogRefused

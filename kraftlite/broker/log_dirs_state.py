@@ -12,6 +12,7 @@ from uuid import UUID
 from kraftlite.broker.config import LogDirSpec
 from kraftlite.log import checkpoints
 from kraftlite.log.log import Log
+from kraftlite.log.promises import DAMAGED_SUFFIX
 from kraftlite.log.statements import STATEMENTS, LogKey, Statement, Statements
 from kraftlite.model.ids import METADATA_TOPIC
 from kraftlite.model.limits import MAX_INT32
@@ -22,8 +23,6 @@ from kraftlite.runtime.trace.broker import CheckpointUnreadable
 DELETE_SUFFIX: Final = "-delete"
 STRAY_SUFFIX: Final = "-stray"
 FUTURE_SUFFIX: Final = "-future"
-DAMAGED_SUFFIX: Final = "-damaged"
-"""Not one of Kafka's: a replica that has lost records, and was fetched anew from others."""
 MAX_DIRECTORY_NAME: Final = 255
 
 _OFFSETS: Final = (

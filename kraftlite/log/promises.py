@@ -7,11 +7,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Final
 
 from kraftlite.log.cleaned import SWAP_SUFFIX
 from kraftlite.log.segment import DELETED_SUFFIX, LOG_SUFFIX, segment_path
 from kraftlite.log.statements import Statement
 from kraftlite.model.limits import MAX_INT64
+
+DAMAGED_SUFFIX: Final = "-damaged"
+"""Of a directory or a file that nothing reads any more and a person may put back: records are missing in it, or it may be another
+log's. Not one of Kafka's."""
 
 
 class LogDamaged(Exception):

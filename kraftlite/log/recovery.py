@@ -22,7 +22,7 @@ from kraftlite.log.indexes import CorruptIndex
 from kraftlite.log.leftovers import remove_leftovers
 from kraftlite.log.producer_reload import reload_producers
 from kraftlite.log.producers import ProducerState
-from kraftlite.log.promises import LogAhead, LogDamaged, Promise, base_of, bases_of, check_names
+from kraftlite.log.promises import DAMAGED_SUFFIX, LogAhead, LogDamaged, Promise, base_of, bases_of, check_names
 from kraftlite.log.segment import (
     INDEX_SUFFIX,
     SEGMENT_SUFFIXES,
@@ -35,7 +35,7 @@ from kraftlite.model.errors import ApiError
 from kraftlite.model.limits import MAX_INT64
 from kraftlite.model.topic_partition import TopicPartition
 from kraftlite.runtime.ports import Disk, Tracer
-from kraftlite.runtime.trace.log import EpochsCollected, IndexRebuilt, LogDoubted, LogRecovered
+from kraftlite.runtime.trace.log import EpochsCollected, IndexRebuilt, LogDoubted, LogRecovered, SegmentSetAside
 
 
 @dataclass(slots=True, kw_only=True)
@@ -160,7 +160,7 @@ class Loader:
         stated = promise.stated
         if leo < self._must_reach:
             # The others have it. What is left of this segment may be one of another log, whose CRCs are right, too.
-            last.truncate(0, last.base_offset)
+            self._set_aside(segments, f"the log ends at offset {leo}, and {self._must_reach} was promised")
             return last.base_offset
         if promise.accept_loss:
             end = max(leo, log_start_offset if stated is None else max(stated.start, stated.end), recovery_point)
@@ -176,6 +176,19 @@ class Loader:
                 f"{log_start_offset}: one of them is wrong"
             )
         return leo
+
+    def _set_aside(self, segments: SegmentList, reason: str) -> None:
+        """Begin the last segment anew. Its records stay in a file that nothing reads: should the others have lost theirs too,
+        a person can put it back."""
+        last = segments.active
+        if last.size:
+            kept = last.path + DAMAGED_SUFFIX
+            self.disk.rename(last.path, kept)
+            self.tracer.emit(
+                SegmentSetAside(tp=self.tp, base_offset=last.base_offset, file=kept, size_bytes=last.size, reason=reason)
+            )
+        last.unlink()
+        segments.replace_active(self._create(last.base_offset))
 
     def _find_segments(self, log_start_offset: int) -> SegmentList:
         """All segments of the directory; a new one at `log_start_offset` when there is none. Indexes without a log go."""

@@ -18,6 +18,7 @@ _SAME_MS: Final = 100
 _DAMAGE: Final = (
     "log.recovered",
     "log.doubted",
+    "log.segment_set_aside",
     "log.index_rebuilt",
     "partition.offline",
     "fetcher.partition_paused",
@@ -482,6 +483,8 @@ def _damage(event: Recorded) -> tuple[str, str]:
             return f"the log ends at {event.get('leo')} after recovery; {dropped} are dropped: {reason}", "damaged log cut off"
         case "log.doubted":
             return f"the log is checked from {event.get('base_offset')} on: {reason}", "log doubted"
+        case "log.segment_set_aside":
+            return f"segment {event.get('base_offset')} is set aside as {event.get('file')}: {reason}", "segment set aside"
         case "log.index_rebuilt":
             return f"the index of segment {event.get('base_offset')} is rebuilt: {reason}", "index rebuilt"
         case "partition.offline":

@@ -120,6 +120,19 @@ class LogDoubted(LogEvent):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SegmentSetAside(LogEvent):
+    """The log does not reach as far as was promised, and others have what is missing: its last segment is kept in `file`, which
+    nothing reads, and fetched anew."""
+
+    event: ClassVar[str] = "log.segment_set_aside"
+    level: ClassVar[str] = "warning"
+    base_offset: int
+    file: str
+    size_bytes: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class EpochsCollected(LogEvent):
     """`leader-epoch-checkpoint` contradicts the log or itself: the leader epochs are read from the batches."""
 

@@ -44,3 +44,6 @@ async def test_lg_53_a_foreign_segment_is_not_kept_as_the_beginning_of_a_log(con
     log = logs.dirs.get(A0)
     assert log is None or b"foreign" not in [value for _, value in values(log)], "it was kept"
     assert log is None or log.leo in (0, 2 * COUNT)
+    if log is not None and log.leo == 0:
+        (kept,) = names(logs.bed.disk, ".log-damaged")
+        assert b"foreign" in logs.bed.disk.read_file(kept), "nothing is thrown away that a person could put back"
