@@ -120,8 +120,7 @@ class Partition:
         """The leader's state and log; refuses when this broker does not lead (in `leader_epoch`)."""
         log = self.online_log()
         self.check_epoch(leader_epoch)
-        leader = self.leader
-        if leader is None:
+        if (leader := self.leader) is None:
             raise ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{self.tp} is led by {self.leader_id}")
         return leader, log
 
@@ -252,8 +251,7 @@ class Partition:
 
     def _set_min_isr(self) -> None:
         """Take over `min.insync.replicas` (RP-05)."""
-        configured = 1 if self.log is None else self.log.config.min_insync_replicas
-        self.min_isr = min(configured, len(self.replicas))
+        self.min_isr = min(1 if self.log is None else self.log.config.min_insync_replicas, len(self.replicas))
 
     def announce_config(self, config: LogConfig) -> None:
         """Take over a configuration before the changes of partitions with which it came: until `update_config` says that they
@@ -346,8 +344,7 @@ class Partition:
         leader, log = self.leader, self.log
         if leader is None or log is None or len(leader.isr.committed) < self.min_isr or self._unheard is not None:
             return False
-        old = log.hw
-        if old == log.leo:
+        if (old := log.hw) == log.leo:
             return False
         new = leader.hw_bound(log.leo, now_ms, self._env.lag_time_max_ms, self._eligible)
         if new <= old:
