@@ -15,8 +15,8 @@ from kraftlite.log.statements import Statement
 from kraftlite.model.limits import MAX_INT64
 
 DAMAGED_SUFFIX: Final = "-damaged"
-"""The end of the names of directories and files that nothing reads any more and a person may put back: records are missing in them,
-or they may be another log's. Not one of Kafka's."""
+"""The end of the names of directories and files that nothing reads any more and a person may put back: records are missing in
+them, or they may be another log's. Not one of Kafka's."""
 
 
 class LogDamaged(Exception):
