@@ -360,7 +360,7 @@ def test_lg_34_a_full_disk_takes_one_broker_out_and_no_record(cluster: Cluster) 
         if mounted.returncode != 0:
             pytest.skip("no file system can be mounted here")
         shutil.copytree(aside, data, dirs_exist_ok=True)
-        there = os.statvfs(data)  # whole pages: how far they are above the sizes of the files depends on how many there are
+        there = os.statvfs(data)  # in whole pages
         size = (there.f_blocks - there.f_bfree) * there.f_frsize + (3 << 20)
         subprocess.run(["mount", "-o", f"remount,size={size}", str(data)], capture_output=True, check=True)
         cluster.restart(victim)
@@ -375,9 +375,8 @@ def test_lg_34_a_full_disk_takes_one_broker_out_and_no_record(cluster: Cluster) 
         if cluster.node(victim).state != "stopped":
             cluster.kill(victim)
         if mounted.returncode == 0:
-            wait_for(
-                "it is unmounted", lambda: subprocess.run(["umount", str(data)], capture_output=True, check=False).returncode == 0
-            )
+            gone = ["umount", str(data)]
+            wait_for("unmounted", lambda: subprocess.run(gone, capture_output=True, check=False).returncode == 0)
         data.rmdir()
         aside.rename(data)
     cluster.restart(victim)
