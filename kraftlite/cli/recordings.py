@@ -62,8 +62,11 @@ def tape_of_lines(lines: list[bytes]) -> dict[str, Any]:
 
 
 def write_file(path: Path, data: bytes, option: str) -> None:
-    """All of it, or nothing: a file that is half written is never there under this name."""
+    """All of it, or nothing: a file that is half written is never there under this name. A device or a pipe stays what it is."""
     try:
+        if path.exists() and not path.is_file():
+            path.write_bytes(data)
+            return
         with tempfile.NamedTemporaryFile(dir=path.absolute().parent, prefix=f".{path.name}-", delete=False) as file:
             try:
                 file.write(data)

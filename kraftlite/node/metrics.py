@@ -132,9 +132,21 @@ def _share_gauges(metrics: Metrics, node: Node) -> None:
         return lambda: 0 if node.listeners.share is None else read(node.listeners.share)
 
     gauge = metrics.gauge
-    gauge("kraftlite_client_receive_bytes", "Large buffers of partial requests.", shared(lambda it: it.receive.held_bytes))
-    gauge("kraftlite_client_receive_waiting", "Connections waiting for one.", shared(lambda it: it.receive.waiting))
-    gauge("kraftlite_client_response_bytes", "Answers not taken by sockets.", shared(lambda it: it.responses.held_bytes))
+    gauge(
+        "kraftlite_client_receive_bytes",
+        "Bytes of large buffers, for requests that have come in part.",
+        shared(lambda it: it.receive.held_bytes),
+    )
+    gauge(
+        "kraftlite_client_receive_waiting",
+        "Connections of clients that wait for a large buffer.",
+        shared(lambda it: it.receive.waiting),
+    )
+    gauge(
+        "kraftlite_client_response_bytes",
+        "Bytes of answers to clients that sockets have not taken yet.",
+        shared(lambda it: it.responses.held_bytes),
+    )
     gauge("kraftlite_client_deferred", "Connections waiting for their turn.", shared(lambda it: it.turns.deferred))
 
 
@@ -143,9 +155,17 @@ def _authentication_gauges(metrics: Metrics, node: Node) -> None:
     for outcome, name, words in (
         ("successful", "successful_authentication", "Clients that have authenticated."),
         ("failed", "failed_authentication", "Clients that could not authenticate."),
-        ("successful_again", "successful_reauthentication", "Sessions that were begun again."),
-        ("failed_again", "failed_reauthentication", "Sessions that could not be begun again."),
-        ("successful_old_clients", "successful_authentication_no_reauth", "Clients that cannot authenticate again."),
+        (
+            "successful_again",
+            "successful_reauthentication",
+            "Clients that have authenticated again before their session was over.",
+        ),
+        ("failed_again", "failed_reauthentication", "Clients that could not authenticate again."),
+        (
+            "successful_old_clients",
+            "successful_authentication_no_reauth",
+            "Clients that have authenticated in a way that knows no authenticating again.",
+        ),
         ("expired_killed", "expired_connections_killed", "Connections closed because their session was over."),
     ):
         metrics.counter(f"kafka_server_socketservermetrics_{name}", words, partial(node.listeners.authentications, outcome))
@@ -221,8 +241,16 @@ def _transaction_gauges(metrics: Metrics, broker: BrokerServer) -> None:
     """Source: TX-67; KIP-890."""
     gauge, transactions, verifications = metrics.gauge, broker.transactions, broker.replicas.enroller.verifications
     gauge("kraftlite_transactional_ids", "Transactional ids that this broker coordinates.", transactions.id_count)
-    gauge("kraftlite_transactions_open", "Transactions that are open, of those ids.", transactions.open_count)
-    gauge("kraftlite_transactions_decided", "Outcomes of those ids that are not carried out yet.", transactions.decided_count)
+    gauge(
+        "kraftlite_transactions_open",
+        "Transactions that are open, of the transactional ids that this broker coordinates.",
+        transactions.open_count,
+    )
+    gauge(
+        "kraftlite_transactions_decided",
+        "Transactions that are decided and not carried out yet, of the transactional ids that this broker coordinates.",
+        transactions.decided_count,
+    )
     for kind, times in (("transaction", transactions.load_times), ("group", broker.groups.load_times)):
         load_time = f"kafka_server_{kind}_coordinator_metrics_partition_load_time"
         gauge(f"{load_time}_max", "Milliseconds of the longest load of a partition in the last minute.", times.max_ms)
@@ -244,6 +272,6 @@ def _transaction_gauges(metrics: Metrics, broker: BrokerServer) -> None:
     )
     metrics.summary(
         "kafka_server_addpartitionstotxnmanager_verificationtimems",
-        "Milliseconds until a coordinator answered such a question.",
+        "Milliseconds until a coordinator answered whether partitions are in a transaction.",
         lambda: (verifications.count, verifications.total_ms),
     )

@@ -248,7 +248,11 @@ def _register_raft(metrics: Metrics, raft: RaftDriver, now_ms: Callable[[], int]
         gauge(f"{prefix}{name}_max", f"Most milliseconds {doc}, of the latest.", lambda it=found: _most_ms(it))  # type: ignore[misc]
     channel = "kafka_server_raftchannelmetrics_"
     metrics.counter(f"{channel}request", "Requests of this node to others of the metadata quorum.", lambda: measures.requests)
-    metrics.counter(f"{channel}response", "Answers that this node got to them.", lambda: measures.responses)
+    metrics.counter(
+        f"{channel}response",
+        "Answers that this node got to its requests to others of the metadata quorum.",
+        lambda: measures.responses,
+    )
 
 
 def _register_bytes(metrics: Metrics, transport: Transport) -> None:
@@ -296,7 +300,7 @@ def _register_broker(metrics: Metrics, broker: BrokerServer, now_ms: Callable[[]
     )
     metrics.counter(
         "kafka_server_fetchsessioncache_incrementalfetchsessionevictions",
-        "Sessions that made room for others.",
+        "Incremental fetch sessions of clients that made room for others.",
         lambda: sessions.evictions,
     )
     rates: dict[tuple[int, int], Rate] = {}

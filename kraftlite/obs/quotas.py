@@ -73,7 +73,7 @@ def register_quotas(metrics: Metrics, quotas: ClientQuotas, now_ms: Callable[[],
     metrics.samples("kraftlite_quota_bound", "The quota, in its own unit.", labels, each(lambda usage: usage.bound))
     metrics.samples(
         "kraftlite_quota_throttled_seconds",
-        "Seconds for which connections were throttled, side by side ones together.",
+        "Seconds for which connections were throttled; those of connections at the same time add up.",
         labels,
         each(lambda usage: usage.throttled_ms / 1000),
         counter=True,

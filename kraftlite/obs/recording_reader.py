@@ -216,7 +216,9 @@ def _lines(raw: Iterable[bytes], name: str) -> Iterator[Line]:
 def _reason(error: Exception) -> str:
     if isinstance(error, json.JSONDecodeError | UnicodeDecodeError):
         return "it is not JSON"
-    return "it is nested too deeply" if isinstance(error, RecursionError) else str(error)
+    if isinstance(error, RecursionError):
+        return "it is nested too deeply"
+    return "a number has too many digits" if "integer string conversion" in str(error) else str(error)
 
 
 def _no_constant(name: str) -> NoReturn:

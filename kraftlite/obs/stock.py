@@ -229,7 +229,10 @@ def _register_events(metrics: Metrics, numbers: ControllerNumbers) -> None:
         counter=True,
     )
     metrics.family(
-        f"{event}_wait_seconds_max", "Most seconds that one event waited so.", own, each(lambda it: it.waited.max_us / _US)
+        f"{event}_wait_seconds_max",
+        "Most seconds that one event waited in the queue, or ran behind the time for which it was deferred.",
+        own,
+        each(lambda it: it.waited.max_us / _US),
     )
     metrics.histogram(
         "kraftlite_controller_deferred_delay_seconds", "Seconds by which deferred events of the controller ran late.", delay

@@ -82,11 +82,18 @@ class FaultPlan:
         return " ".join(words)
 
 
+def _whole(name: str, text: str) -> int:
+    try:
+        return int(text)
+    except ValueError:
+        raise ValueError(f"{name} {text[:40]}: allowed is a whole number") from None
+
+
 def parse(line: str) -> FaultPlan:
     """The inverse of `str`. Raises ValueError naming the line."""
     words = line.split()
     try:
-        at_ms, kind = int(words[0]), words[1]
+        at_ms, kind = _whole("time", words[0]), words[1]
         apart = PLACE_FAULTS + START_FAULTS + QUORUM_FAULTS + LEVEL_FAULTS
         known = tuple(dict.fromkeys(ALL_FAULTS + SCENE_FAULTS + TROUBLES + apart))
         if kind not in known and kind not in AMBUSHES:
@@ -98,7 +105,7 @@ def parse(line: str) -> FaultPlan:
                 here = word
             else:
                 fields[here].append(word)
-        for_ms, amount = (int("".join(fields[name]) or 0) for name in ("for", "amount"))
+        for_ms, amount = (_whole(name, "".join(fields[name]) or "0") for name in ("for", "amount"))
         for name, number, low in (("time", at_ms, 0), ("for", for_ms, 0), ("amount", amount, -MOST)):
             if not low <= number <= MOST:
                 raise ValueError(f"{name} {number}: allowed is a whole number from {low} to {MOST}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import os
 import re
 import shutil
 import subprocess
@@ -354,12 +355,14 @@ def test_lg_34_a_full_disk_takes_one_broker_out_and_no_record(cluster: Cluster) 
     data, aside = Path(cluster.node(victim).data_dir), Path(cluster.node(victim).directory) / "aside"
     data.rename(aside)
     data.mkdir()
-    size = sum(path.stat().st_size for path in aside.rglob("*") if path.is_file()) + (3 << 20)
-    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", str(data)], capture_output=True, check=False)
+    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1g", "tmpfs", str(data)], capture_output=True, check=False)
     try:
         if mounted.returncode != 0:
             pytest.skip("no file system can be mounted here")
         shutil.copytree(aside, data, dirs_exist_ok=True)
+        there = os.statvfs(data)  # in whole pages
+        size = (there.f_blocks - there.f_bfree) * there.f_frsize + (3 << 20)
+        subprocess.run(["mount", "-o", f"remount,size={size}", str(data)], capture_output=True, check=True)
         cluster.restart(victim)
         fill(cluster, "full", victim, 4)
         wait_for("the broker has stopped", lambda: cluster.node(victim).state == "stopped")
@@ -372,9 +375,8 @@ def test_lg_34_a_full_disk_takes_one_broker_out_and_no_record(cluster: Cluster) 
         if cluster.node(victim).state != "stopped":
             cluster.kill(victim)
         if mounted.returncode == 0:
-            wait_for(
-                "it is unmounted", lambda: subprocess.run(["umount", str(data)], capture_output=True, check=False).returncode == 0
-            )
+            gone = ["umount", str(data)]
+            wait_for("unmounted", lambda: subprocess.run(gone, capture_output=True, check=False).returncode == 0)
         data.rmdir()
         aside.rename(data)
     cluster.restart(victim)
