@@ -40,6 +40,11 @@ TAIL: Final = """
   then. The application aborts, as the client's documentation says, looks whether the transaction was committed all the same,
   and does it again if not. The program of these tests does that, and each transaction is there once
   (`tests/clients/franz_go/README.md`).
+- KafkaJS: `send` may succeed when a broker dies although nobody has acknowledged one of its partitions. A broker that has
+  answered for its own partitions is not asked again when it leads that of the dead one, too. The answer of `send` then has no
+  entry for that partition, and the records may be nowhere; with Apache Kafka 4.3 it is the same. An application compares the
+  answer with the partitions that it sent to. The program of these tests does that, and sends the missing part again before
+  anything else; with `idempotent` it has the sequence of the first time, and is there once (`tests/clients/kafkajs/README.md`).
 
 ## Clients that are not tested
 

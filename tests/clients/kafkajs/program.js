@@ -86,30 +86,48 @@ const message = (record) => {
   return found
 }
 
+// Where every message belongs, which an answer does not tell: each keeps the partition that was chosen first.
+const homes = new WeakMap()
+const remembering = () => {
+  const choose = Partitioners.DefaultPartitioner()
+  return (given) => {
+    if (!homes.has(given.message)) homes.set(given.message, choose(given))
+    return homes.get(given.message)
+  }
+}
+
+// A `send` may succeed although nobody has acknowledged a partition, which its answer lacks then (README.md): that part is sent again.
+// It has the sequence of the first time, so an idempotent one is not there twice when a broker has it already.
+const acknowledged = async (producer, { messages, ...send }) => {
+  const told = []
+  const missing = () => messages.filter((it) => !told.some((one) => one.partition === homes.get(it)))
+  for (let tries = 0; tries < 20; tries++) {
+    const left = missing()
+    if (left.length === 0) return told
+    told.push(...(await producer.send({ ...send, messages: left })))
+    if (send.acks === 0) return told // nobody answers
+  }
+  const left = missing()
+  if (left.length > 0) throw new Error(`nobody has acknowledged partition ${homes.get(left[0])}`)
+  return told
+}
+
 // A batch at a time: KafkaJS keeps the order of what is in one `send`, and of sends that are awaited.
 const produce = async (job) => {
   const producer = client(job).producer({
     idempotent: job.idempotent ?? false,
     maxInFlightRequests: 1,
-    createPartitioner: Partitioners.DefaultPartitioner,
+    createPartitioner: remembering,
   })
   await producer.connect()
   const codec = { none: 'None', gzip: 'GZIP', snappy: 'Snappy', lz4: 'LZ4', zstd: 'ZSTD' }[job.codec ?? 'none']
   const acks = { 0: 0, 1: 1, all: -1 }[job.acks]
   const size = job.pause_ms ? 10 : 100
-  const seen = new Map() // by the keys of a send, which decide: the partitions that were acknowledged
   for (let start = 0; start < job.records.length; start += size) {
     const records = job.records.slice(start, start + size)
     const send = { topic: job.topic, acks, compression: CompressionTypes[codec], messages: records.map(message) }
     try {
-      const told = await producer.send(send)
-      if (records.every((it) => it.key)) {
-        const keys = records.map((it) => it.key).join()
-        const before = seen.get(keys) ?? []
-        const missing = before.filter((it) => !told.some((one) => one.partition === it))
-        if (missing.length > 0) throw new Error(`nobody has acknowledged partition ${missing[0]}`)
-        seen.set(keys, told.map((it) => it.partition))
-      }
+      const told = await acknowledged(producer, send)
       records.forEach((record, n) => {
         const where = told.find((it) => it.partition === record.partition)
         tell({ event: 'ack', i: start + n, ...(where && { partition: where.partition, offset: Number(where.baseOffset) + n }) })
