@@ -225,7 +225,7 @@ class ReplicaManager:
 
     @property
     def elections_left(self) -> bool:
-        """Whether replicas here are yet to lead, or to follow somebody new."""
+        """Return whether replicas here are yet to lead, or to follow somebody new."""
         return self._roles.elections_left
 
     def handle_image(self, image: MetadataImage) -> None:

@@ -71,7 +71,7 @@ class RoleQueue:
 
     @property
     def elections_left(self) -> bool:
-        """Whether replicas here are yet to lead, or to follow somebody new."""
+        """Return whether replicas here are yet to lead, or to follow somebody new."""
         return bool(self._elected or self._moved)
 
     def clear(self) -> None:
