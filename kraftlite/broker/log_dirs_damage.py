@@ -11,15 +11,13 @@ from typing import Final
 from uuid import UUID
 
 from kraftlite.broker.log_dirs_state import LogDirState, RefusedLog, renamed
-from kraftlite.log.promises import DAMAGED_SUFFIX
+from kraftlite.log.promises import DAMAGED_SUFFIX, MAX_DAMAGED_COPIES
 from kraftlite.model.topic_partition import TopicPartition
 from kraftlite.runtime.ports import Disk, Ports
 from kraftlite.runtime.trace.broker import DamagedLogSetAside, LogRefused
 
 ACCEPT_LOSS: Final = "accept-data-loss"
 """A file of this name in a partition's directory: go on with what is there."""
-MAX_DAMAGED_COPIES: Final = 8
-"""Per log directory, of what is fetched anew from others."""
 
 _WHAT_IS_MISSING: Final = "put back what is missing and restart the broker"
 _NEWER_METADATA: Final = (

@@ -15,8 +15,10 @@ from kraftlite.log.statements import Statement
 from kraftlite.model.limits import MAX_INT64
 
 DAMAGED_SUFFIX: Final = "-damaged"
-"""The end of the names of directories and files that nothing reads any more and a person may put back: records are missing in
-them, or they may be another log's. Not one of Kafka's."""
+"""The end of the name of a directory or a file that nothing reads any more and a person may put back: records are missing in it,
+or it may be another log's. Not one of Kafka's."""
+MAX_DAMAGED_COPIES: Final = 8
+"""Per log directory, of partitions; per segment, of files. The newest are kept: others have what was in them."""
 
 
 class LogDamaged(Exception):

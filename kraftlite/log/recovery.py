@@ -22,7 +22,7 @@ from kraftlite.log.indexes import CorruptIndex
 from kraftlite.log.leftovers import remove_leftovers
 from kraftlite.log.producer_reload import reload_producers
 from kraftlite.log.producers import ProducerState
-from kraftlite.log.promises import DAMAGED_SUFFIX, LogAhead, LogDamaged, Promise, base_of, bases_of, check_names
+from kraftlite.log.promises import LogAhead, LogDamaged, Promise, base_of, bases_of, check_names
 from kraftlite.log.segment import (
     INDEX_SUFFIX,
     SEGMENT_SUFFIXES,
@@ -31,6 +31,7 @@ from kraftlite.log.segment import (
     segment_path,
 )
 from kraftlite.log.segments import SegmentList
+from kraftlite.log.set_aside import set_aside
 from kraftlite.model.errors import ApiError
 from kraftlite.model.limits import MAX_INT64
 from kraftlite.model.topic_partition import TopicPartition
@@ -178,15 +179,13 @@ class Loader:
         return leo
 
     def _set_aside(self, segments: SegmentList, reason: str) -> None:
-        """Begin the last segment anew. Its records stay in a file that nothing reads: should the others have lost theirs too,
-        a person can put it back."""
+        """Begin the last segment anew, and keep all that was in it in a file that nothing reads."""
         last = segments.active
-        if last.size:
-            kept = last.path + DAMAGED_SUFFIX
-            self.disk.rename(last.path, kept)
-            self.tracer.emit(
-                SegmentSetAside(tp=self.tp, base_offset=last.base_offset, file=kept, size_bytes=last.size, reason=reason)
-            )
+        size = last.file.size() if self.disk.stat(last.path) is not None else 0
+        if size:
+            kept = set_aside(self.disk, self.directory, last.path)
+            self.tracer.emit(SegmentSetAside(tp=self.tp, base_offset=last.base_offset, file=kept, size_bytes=size, reason=reason))
+        last.close()
         last.unlink()
         segments.replace_active(self._create(last.base_offset))
 
@@ -367,7 +366,8 @@ class Loader:
                 if reason is not None:
                     self._check_cut(segment, expected, reason, more_behind=index < len(segments))
                     dropped += total - scan.valid_bytes
-                    segment.file.truncate(scan.valid_bytes)
+                    if expected >= self._must_reach:  # else it is set aside, with all that is in it
+                        segment.file.truncate(scan.valid_bytes)
                 segment.write_indexes()
                 if reason is not None and self._accepts_loss and index < len(segments):
                     expected, reason = max(expected, segments[index].base_offset), None

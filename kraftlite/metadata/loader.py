@@ -56,7 +56,7 @@ class MetadataLoader:
     ) -> None:
         self.image = MetadataImage.EMPTY
         self.elections_left: Callable[[], bool] = lambda: False
-        """Says whether a publisher still has new leaders to carry out: metadata that comes later waits for them, because to load
+        """Tells whether a publisher still has new leaders to carry out: metadata that comes later waits for them, because to load
         it would take the loop's time from what clients wait for."""
         self._ports = ports
         self._raft = raft

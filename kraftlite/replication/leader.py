@@ -45,6 +45,11 @@ class LeaderState:
             self.struck_ms = now_ms
         self.struck = tuple([it for it in (*new, *self.struck) if it not in isr])
 
+    def forget_struck(self, until_ms: int) -> None:
+        """Forget who was taken out, if the last of them was so by then."""
+        if self.struck_ms <= until_ms:
+            self.struck = ()
+
     def assign(self, followers: Iterable[NodeId], now_ms: int) -> None:
         """Track exactly these. One that is new starts from nothing; ISR members get a fresh lag clock (RP-25)."""
         committed = self.isr.committed

@@ -187,19 +187,18 @@ class Partition:
         if not same_epoch or self.replicas is not old_replicas:
             leader.assign([r for r in self.replicas if r != self._env.broker_id], now_ms)
         if not same_epoch:
-            self._env.tracer.emit(
-                LeaderStarted(
-                    tp=self.tp,
-                    leader_epoch=self.leader_epoch,
-                    partition_epoch=self.partition_epoch,
-                    isr=isr,
-                    min_isr=self.min_isr,
-                    epoch_start_offset=leader.epoch_start_offset,
-                    hw=log.hw,
-                    recovering=registration.recovering,
-                    cause=cause,
-                )
+            leading = LeaderStarted(
+                tp=self.tp,
+                leader_epoch=self.leader_epoch,
+                partition_epoch=self.partition_epoch,
+                isr=isr,
+                min_isr=self.min_isr,
+                epoch_start_offset=leader.epoch_start_offset,
+                hw=log.hw,
+                recovering=registration.recovering,
+                cause=cause,
             )
+            self._env.tracer.emit(leading)
             self._role_changed()
         else:
             leader.trace.isr_committed(old_isr, isr, self.partition_epoch, self.min_isr, cause)
@@ -219,17 +218,16 @@ class Partition:
         self.leader = None
         self.fail_waiting(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         if not same_epoch:
-            self._env.tracer.emit(
-                FollowerStarted(
-                    tp=self.tp,
-                    leader_id=self.leader_id,
-                    leader_epoch=self.leader_epoch,
-                    partition_epoch=self.partition_epoch,
-                    leo=log.leo,
-                    hw=log.hw,
-                    cause=cause,
-                )
+            following = FollowerStarted(
+                tp=self.tp,
+                leader_id=self.leader_id,
+                leader_epoch=self.leader_epoch,
+                partition_epoch=self.partition_epoch,
+                leo=log.leo,
+                hw=log.hw,
+                cause=cause,
             )
+            self._env.tracer.emit(following)
             self._role_changed()
         self.check_role()
         return not same_epoch
@@ -395,8 +393,7 @@ class Partition:
         leader, log = self.leader, self.log
         if leader is None or log is None:
             return
-        if now_ms - leader.struck_ms >= self._env.lag_time_max_ms:
-            leader.struck = ()
+        leader.forget_struck(now_ms - self._env.lag_time_max_ms)
         self._maybe_expand(now_ms)
         leader.trace.look(log.hw, log.leo, leader.isr, leader.followers, self.min_isr, now_ms)
         if len(leader.isr.committed) < len(self.replicas):

@@ -24,8 +24,8 @@ from kraftlite.simhost.network import AnyExchange
 _SLACK_MS: Final = 100
 """A clock is read once in a step, and a step may take a while."""
 _ANSWERED_US: Final = 100_000
-"""A refusal is answered at once, unless the processor is slow. What the leader
-thinks of a younger fetch is not known before its answer is."""
+"""A refusal is answered at once, unless the processor is slow. What the leader thinks of a younger fetch is not known before its
+answer is."""
 _TAKES: Final = 256
 _ENDS: Final = 2_048
 
