@@ -16,4 +16,4 @@ def read_text(path: str | Path) -> str:
         return data.decode()
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
-        raise ValueError(f"line {line}: the byte 0x{data[error.start]:02x} is not UTF-8, which is allowed") from None
+        raise ValueError(f"line {line}: the byte 0x{data[error.start]:02x} is not UTF-8") from None

@@ -195,10 +195,8 @@ def read_csv(path: Path, group: str, *, several: bool) -> dict[Partition, int]:
     found: dict[Partition, int] = {}
     try:
         text = read_text(path)
-    except UnicodeDecodeError as error:
-        raise click.ClickException(f"{path}: not UTF-8 at byte {error.start}; {_CSV_ALLOWED}") from None
     except ValueError as error:
-        raise click.ClickException(str(error)) from None
+        raise click.ClickException(f"{path}: {error}; {_CSV_ALLOWED}") from None
     except OSError as error:
         raise click.ClickException(f"{path}: {error.strerror}") from None
     rows = csv.reader(io.StringIO(text, newline=""))

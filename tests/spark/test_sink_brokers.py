@@ -12,6 +12,7 @@ from __future__ import annotations
 import signal
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -103,8 +104,8 @@ def test_sx_03_nodes_that_are_killed_at_marked_points(
                 send(pid, signal.SIGKILL)
                 continue
             query = queries_of(tmp_path, kind, out, point.batch + 1)[-1]
-            # A busy machine may elect somebody just now.
-            cluster.kill(wait_for(lambda found=VICTIMS[victim]: found(cluster, out, query), f"somebody who is {victim}"))
+            chosen = partial(VICTIMS[victim], cluster, out, query)  # a busy machine may elect somebody just now
+            cluster.kill(wait_for(chosen, f"somebody who is {victim}"))
             send(pid, signal.SIGCONT)
         driver.leave()
     finally:

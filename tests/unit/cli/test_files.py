@@ -76,7 +76,7 @@ def test_a_pipe_that_nobody_writes_into_is_refused_at_once_and_another_is_read(t
 @pytest.mark.parametrize(
     ("data", "told"),
     [
-        (b"client.id=x\nacks=\xff\n", "line 2: the byte 0xff is not UTF-8, which is allowed"),
+        (b"client.id=x\nacks=\xff\n", "line 2: the byte 0xff is not UTF-8"),
         ("client.id=x".encode("utf-16"), "line 1: the byte 0xff is not UTF-8"),
     ],
 )
