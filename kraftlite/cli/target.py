@@ -14,6 +14,7 @@ import click
 
 from kraftlite.cli.common import bootstrap_of, bootstrap_option, local_command_config
 from kraftlite.cli.files import read_text
+from kraftlite.model.shown import shown
 
 if TYPE_CHECKING:
     from kraftlite.client.cluster import ClusterClient
@@ -35,9 +36,6 @@ EFFECTIVE: Final = (
 """Properties of Kafka's admin client that mean the same for ours, besides the addresses and those that protect."""
 
 
-_LONGEST_NAME: Final = 100
-
-
 def read_properties(path: str, option: str) -> dict[str, str]:
     """The properties in a file. Raises ValueError, which names the option and the file."""
     from kraftlite.config.properties import parse_properties
@@ -57,14 +55,10 @@ def effective(given: Mapping[str, str], path: str, option: str) -> dict[str, str
 
     for name in given:
         if name not in EFFECTIVE and name != SERVERS and not is_security(name):
-            click.echo(f"WARN {option} {path}: {_shown(name)} has no effect here", err=True)
+            click.echo(
+                f"WARN {option} {path}: {shown(name if name and name.isprintable() else repr(name))} has no effect here", err=True
+            )
     return {name: value for name, value in given.items() if name in EFFECTIVE or is_security(name)}
-
-
-def _shown(name: str) -> str:
-    """A name from a file that may be anything."""
-    text = name if name.isprintable() and name else repr(name)
-    return text if len(text) <= _LONGEST_NAME else f"{text[:_LONGEST_NAME]}…"
 
 
 def client_of(

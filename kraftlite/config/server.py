@@ -7,17 +7,15 @@ reported at once. Source: BL-25, RF-58, CM-49; docs/spec/defaults.md.
 from __future__ import annotations
 
 import difflib
-import os
 import re
 import socket
-import stat
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from kraftlite.client.opening import open_at_once
+from kraftlite.client.opening import has_no_writer, open_at_once
 from kraftlite.config.authorization import open_to_nodes
 from kraftlite.config.environment import cluster_id_from_environment, keys_from_environment
 from kraftlite.config.listeners import QuorumVoter
@@ -205,7 +203,7 @@ def _read_file(path: Path, raw: dict[str, str], sources: dict[str, str], warning
     try:
         with open_at_once(path) as file:
             data = file.read(MAX_FILE_BYTES + 1)
-            nobody = not data and stat.S_ISFIFO(os.fstat(file.fileno()).st_mode)
+            nobody = has_no_writer(file, data)
     except OSError as error:
         raise ConfigError((f"{path} cannot be read: {error.strerror or error}",)) from None
     if nobody:
@@ -213,7 +211,7 @@ def _read_file(path: Path, raw: dict[str, str], sources: dict[str, str], warning
     if len(data) > MAX_FILE_BYTES:
         raise ConfigError((f"{path} is larger than {MAX_FILE_BYTES} bytes; a node's configuration has a few thousand",))
     try:
-        properties = parse_properties(data.decode("utf-8-sig"))
+        properties = parse_properties(data.decode())
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
         raise ConfigError(

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import os
-import stat
 from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, Final
 
-from kraftlite.client.opening import open_at_once
+from kraftlite.client.opening import has_no_writer, open_at_once
 from kraftlite.model.limits import MIB
 
 MAX_TEXT_BYTES: Final = 64 * MIB
@@ -22,11 +21,12 @@ MAX_LINE_BYTES: Final = 128 * MIB
 def read_bounded(path: str | Path, most: int) -> bytes:
     """The file, if it has no more than `most` bytes, else ValueError. Raises OSError, too."""
     with open_at_once(path) as file:
-        found = os.fstat(file.fileno())
-        data = b"" if found.st_size > most else file.read(most + 1)
-    if max(found.st_size, len(data)) > most:
-        raise ValueError(f"{path} has {max(found.st_size, len(data))} bytes; allowed are at most {most}")
-    if not data and stat.S_ISFIFO(found.st_mode):
+        size = os.fstat(file.fileno()).st_size
+        data = b"" if size > most else file.read(most + 1)
+        nobody = has_no_writer(file, data)
+    if max(size, len(data)) > most:
+        raise ValueError(f"{path} has {max(size, len(data))} bytes; allowed are at most {most}")
+    if nobody:
         raise ValueError(f"{path} is a pipe that nobody writes into")
     return data
 

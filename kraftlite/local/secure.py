@@ -107,7 +107,7 @@ def authority_of(cluster: LocalCluster) -> Authority:
     path = secure_dir(Path(cluster.data_dir)) / "ca.key"
     try:
         return Authority.read(_read(path))
-    except (OSError, ValueError) as error:
+    except ValueError as error:
         raise LocalError(f"{path} cannot be used: {error}") from None
 
 

@@ -20,21 +20,23 @@ _DUST: Final = 0.01
 """Tokens of a few milliseconds: controllers count whole ones."""
 
 
-class Tokens:
-    """The tokens that one scope has at one controller: at least `low` and at most `high`."""
+class Bucket:
+    """Tokens that come at a rate, up to those of eleven seconds; full at first."""
 
     def __init__(self, bound: float) -> None:
-        self.low = self.high = SAMPLES * bound
-        self.low_us: int | None = None
-        self.high_us: int | None = None
+        self.left = SAMPLES * bound
+        self._since_us: int | None = None
 
-    def refill_low(self, bound: float, now_us: int) -> None:
-        passed_us = 0 if self.low_us is None else now_us - self.low_us
-        self.low, self.low_us = min(SAMPLES * bound, self.low + bound * passed_us / 1_000_000), now_us
+    def refill(self, bound: float, now_us: int) -> None:
+        passed_us = 0 if self._since_us is None else now_us - self._since_us
+        self.left, self._since_us = min(SAMPLES * bound, self.left + bound * passed_us / 1_000_000), now_us
 
-    def refill_high(self, bound: float, now_us: int) -> None:
-        passed_us = 0 if self.high_us is None else now_us - self.high_us
-        self.high, self.high_us = min(SAMPLES * bound, self.high + bound * passed_us / 1_000_000), now_us
+
+class Tokens:
+    """The tokens that one scope has at one controller: at least those of `low` and at most those of `high`."""
+
+    def __init__(self, bound: float) -> None:
+        self.low, self.high = Bucket(bound), Bucket(bound)
 
 
 class Asked(NamedTuple):
@@ -78,10 +80,10 @@ class MutationsBounded(MetadataChecker):
             return
         tokens = self._tokens.setdefault((view.author, limit.scope), Tokens(limit.bound))
         now_us = self.world.cluster.loop.now_us()
-        tokens.refill_low(limit.bound * _slowest(view.node), now_us)
+        tokens.low.refill(limit.bound * _slowest(view.node), now_us)
         cost = max(exchange.request.topics[0].num_partitions, 1)
-        self._asked[exchange] = Asked(view.author, now_us, limit, tokens.low, cost)
-        tokens.low -= cost
+        self._asked[exchange] = Asked(view.author, now_us, limit, tokens.low.left, cost)
+        tokens.low.left -= cost
 
     def _on_served(self, exchange: AnyExchange, response: CreateTopicsResponse) -> None:
         asked, limit, view = self._asked.pop(exchange, None), self._limit(exchange), self.facts.views.get(exchange.target)
@@ -95,22 +97,22 @@ class MutationsBounded(MetadataChecker):
             f"{asked.limit.scope} may change {bound} partitions a second"
         )
         if same:
-            tokens.refill_high(bound * _fastest(view.node), self.world.cluster.loop.now_us())
+            tokens.high.refill(bound * _fastest(view.node), self.world.cluster.loop.now_us())
         else:
-            tokens.high = math.inf  # the next one to look finds a full bucket at most
+            tokens.high.left = math.inf  # the next one to look finds a full bucket at most
         if error is ErrorCode.THROTTLING_QUOTA_EXCEEDED:
             self.refused += 1
             if not strict or (same and asked.low >= _DUST):
                 self.fail(f"{where}: it has {asked.low:.3f} tokens left at least")
         elif error is ErrorCode.NONE:
             self.made += 1
-            if same and strict and tokens.high < -_DUST:
-                self.fail(f"{where}: it has {tokens.high:.3f} tokens left at most")
+            if same and strict and tokens.high.left < -_DUST:
+                self.fail(f"{where}: it has {tokens.high.left:.3f} tokens left at most")
             # It was charged at any time since it came, and what came to a full bucket before that was lost to it.
             waited_us = self.world.cluster.loop.now_us() - asked.came_us
-            tokens.high += bound * _fastest(view.node) * waited_us / 1_000_000 - response.topics[0].num_partitions
+            tokens.high.left += bound * _fastest(view.node) * waited_us / 1_000_000 - response.topics[0].num_partitions
             return
-        tokens.low += asked.cost
+        tokens.low.left += asked.cost
 
 
 def _fastest(node: SimHost) -> float:
