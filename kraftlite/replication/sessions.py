@@ -66,12 +66,13 @@ class SessionEntry:
         self.unconfirmed = True
         """The leader has not yet taken note of `fetch_offset`."""
 
-    def ask(self, asked: ReplicaFetchPartition) -> None:
+    def ask(self, asked: ReplicaFetchPartition, now_ms: int) -> None:
         if asked.current_leader_epoch != self.asked_epoch:
+            self.note_last_fetch()
             # Answers that were under way when the follower's epoch changed are lost on it: it is told everything again.
             self.sent_hw = self.sent_log_start = -1
         self.asked_epoch = asked.current_leader_epoch
-        self.asked_ms = self.session.last_fetch_ms
+        self.asked_ms = now_ms
         self.fetch_offset = asked.fetch_offset
         self.last_fetched_epoch = asked.last_fetched_epoch
         self.log_start_offset = asked.log_start_offset
@@ -107,6 +108,13 @@ class SessionEntry:
     def on_moved(self) -> None:
         self.session.dirty[self] = None
         self.session.wake()
+
+    def note_last_fetch(self) -> None:
+        """The session's last fetch, which left the partition where it was, is the last that tells of it: of a follower that has
+        everything it is the time that its leader counts from, as if it had named the partition."""
+        log = None if self.partition is None else self.partition.log
+        if log is not None and self.fetch_offset == log.leo:
+            self._note_caught_up(log.leo)
 
     def _note_caught_up(self, old_leo: int) -> None:
         """Until this append the follower had everything, and its session's last fetch said so without naming the partition."""
@@ -146,6 +154,7 @@ class FollowerSession:
     def drop(self, key: Key) -> None:
         entry = self.entries.pop(key, None)
         if entry is not None:
+            entry.note_last_fetch()
             self.dirty.pop(entry, None)
             self.ahead.pop(entry, None)
             entry.detach()
@@ -268,7 +277,6 @@ class FetchServer:
 
     def take(self, session: FollowerSession, request: ReplicaFetchRequest, now_ms: int) -> None:
         """Learn the follower's progress: from partitions that it names, and from those that it leaves where they were."""
-        session.last_fetch_ms = now_ms
         for forgotten in request.forgotten:
             session.drop((forgotten.topic_id, forgotten.partition))
         for asked in request.partitions:
@@ -276,7 +284,8 @@ class FetchServer:
             entry = session.entries.get(key)
             if entry is None:
                 entry = session.entries[key] = SessionEntry(session, key)
-            entry.ask(asked)
+            entry.ask(asked, now_ms)
+        session.last_fetch_ms = now_ms
         for entry in list(session.dirty):
             try:
                 self._confirm(session, entry)

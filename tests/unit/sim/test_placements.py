@@ -69,12 +69,12 @@ def test_the_directory_of_a_new_replica_is_the_only_one_or_none() -> None:
 
 def test_tokens_come_back_up_to_those_of_eleven_seconds() -> None:
     tokens = Tokens(2.0)
-    assert (tokens.low, tokens.high) == (22.0, 22.0)
-    tokens.refill_low(2.0, 1_000_000)
-    tokens.low -= 20
-    tokens.refill_low(2.0, 3_000_000)
-    assert tokens.low == 6.0
-    tokens.refill_low(2.0, 60_000_000)
-    assert tokens.low == 22.0
-    tokens.refill_high(0.5, 1_000_000)
-    assert tokens.high == 5.5
+    assert (tokens.low.left, tokens.high.left) == (22.0, 22.0)
+    tokens.low.refill(2.0, 1_000_000)
+    tokens.low.left -= 20
+    tokens.low.refill(2.0, 3_000_000)
+    assert tokens.low.left == 6.0
+    tokens.low.refill(2.0, 60_000_000)
+    assert tokens.low.left == 22.0
+    tokens.high.refill(0.5, 1_000_000)
+    assert tokens.high.left == 5.5
