@@ -190,13 +190,14 @@ class MemberCopier(SimMember):
         return self._inputs[0].topic, self._targets[0].topic
 
     async def _copy(self, tp: TopicPartition) -> None:
+        member = self.epoch, self.member_id, self.instance_id  # what it is now, while it has the partition
         try:
             if self._instance is None:
                 self._number += 1
                 self._instance = MemberInstance(self._client, self._number, self._version, self._targets, 1, (tp,))
                 self._instance.group_name = self.group.name
                 await self._instance.init(None)
-            self._instance.take(tp, (self.epoch, self.member_id, self.instance_id))
+            self._instance.take(tp, member)
             await self._instance.transact()
         except Ended:
             self._instance = None

@@ -135,12 +135,13 @@ def until(true: Callable[[], object], what: str) -> None:
     ("number", "everybody", "status"), [(signal.SIGINT, True, 130), (signal.SIGTERM, False, 143), (signal.SIGKILL, False, -9)]
 )
 def test_a_swarm_leaves_no_worker_behind(number: signal.Signals, everybody: bool, status: int) -> None:
-    """Ctrl-C reaches the workers, too, wherever they are; the others only who started them. Here they are still importing."""
+    """Ctrl-C reaches the workers, too, wherever they are; the others only who started them. Here they are still importing. One
+    that was being started when its starter was killed gets nothing to do, and says so as Python does, before any of our code."""
     swarm = ("-m", "kraftlite", "swarm", "--seeds", "500", "--workers", "2", "--duration", "600")
     with running(*swarm) as process:
         until(lambda: len(workers_of(process.pid)) >= 3, "the workers and the one that counts what they share")
         (os.killpg if everybody else os.kill)(process.pid, number)
         _, err = process.communicate(timeout=PATIENCE_S)
         assert process.returncode == status
-        assert "Traceback" not in err, err
+        assert "Traceback" not in err or (number is signal.SIGKILL and "Ran out of input" in err), err
         until(lambda: not workers_of(process.pid), "workers that go on")

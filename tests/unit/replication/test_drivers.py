@@ -129,6 +129,26 @@ async def test_rp_19_a_silent_follower_leaves_within_one_and_a_half_times_the_la
         await c.until(lambda: c.controller.registration().isr == (1, 2, 3), step_ms=100)
 
 
+@pytest.mark.parametrize("forgets", [True, False], ids=["forgets it", "asks in the newer epoch"])
+async def test_rp_20_who_goes_over_to_a_newer_epoch_was_caught_up_at_its_last_fetch_of_the_older(forgets: bool) -> None:
+    """A fetch that names nothing says that everything stands where it was. The leader, which has not heard of the newer epoch,
+    had forgotten that, and counted from the last fetch that named the partition."""
+    async with LoopCluster() as c:
+        c.create()
+        c.controller.create((1, 2, 3), name="other", topic_id=UUID(int=77))
+        c.publish()
+        await c.settle()
+        await c.clock.run_for(20_000)
+        c.controller.elect(c[2].id if forgets else c[1].id)
+        c[2].catch_up()
+        c[3].catch_up()
+        await c.clock.run_for(1_000)
+        leader = c[1].partition().leader
+        ago_ms = [c.clock.now_ms() - it.last_caught_up_ms for it in leader.followers.values()]
+        assert len(ago_ms) == 2
+        assert max(ago_ms) < 2_000
+
+
 async def test_rp_22_one_alter_partition_at_a_time_and_retry_after_50_ms() -> None:
     async with LoopCluster(lag_time_max_ms=10_000) as c:
         c.create(isr=(1,))
