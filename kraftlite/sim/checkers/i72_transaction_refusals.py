@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from dataclasses import dataclass
 from typing import ClassVar, Final
 
@@ -33,19 +34,28 @@ class _Id:
     deal: Deal | None
 
 
+@dataclass(frozen=True, slots=True)
+class _Came:
+    """A request to produce as it came: its id, and where the partitions ended that its broker leads."""
+
+    was: _Id | None
+    ends: dict[TopicPartition, int]
+
+
 class TransactionRefusals(ReplicaChecker, TransactionChecker):
     """A batch of transaction.version 2 is told INVALID_TXN_STATE only when its id has ended that transaction, or has been taken
     over: its epoch belongs to this one transaction. A batch that is older than what the partition knows of its producer is told
     so, by INVALID_PRODUCER_EPOCH, and not that it is in no transaction: its producer can go on behind the former. A partition
     that its coordinator has in the producer's open transaction is verified, whatever else is on its way there. The first batch of
-    a producer of version 2 in a partition is its first: behind another the first would be refused for ever."""
+    a producer of version 2 in a partition is its first: behind another the first would be refused for ever. A marker of another
+    epoch that comes again while the coordinator is asked takes the answer's place, in Kafka as well (TP-05)."""
 
     numbers: ClassVar[tuple[int, ...]] = (72,)
     only_methods = (PRODUCE, ENROLL)
 
     def __init__(self, world: World) -> None:
         super().__init__(world)
-        self._produced: dict[AnyExchange, _Id | None] = {}
+        self._produced: dict[AnyExchange, _Came] = {}
         """Batches under way, with their transactional id when they came first."""
         self._asked: dict[AnyExchange, Remembered] = {}
         self.judged = 0
@@ -55,7 +65,9 @@ class TransactionRefusals(ReplicaChecker, TransactionChecker):
     def on_arrival(self, exchange: AnyExchange) -> None:
         request = exchange.request
         if isinstance(request, TransactionalProduceAsk):
-            self._produced.setdefault(exchange, self._current(request.transactional_id))
+            views = {it.tp: self.facts.view(exchange.target, it.tp) for it in request.batches}
+            ends = {tp: view.leo for tp, view in views.items() if view is not None and view.leader is not None}
+            self._produced.setdefault(exchange, _Came(self._current(request.transactional_id), ends))
         elif isinstance(request, EnrollRequest) and not request.add and exchange not in self._asked:
             found = self._in_memory(exchange)
             if found is not None:
@@ -64,10 +76,11 @@ class TransactionRefusals(ReplicaChecker, TransactionChecker):
     def on_served(self, exchange: AnyExchange, response: object) -> None:
         request = exchange.request
         if isinstance(request, TransactionalProduceAsk):
-            was = self._produced.pop(exchange, None)
+            came = self._produced.pop(exchange, None)
             results = response.result if isinstance(response, Told) else None
-            for it, result in zip(request.batches, results or (), strict=False):
-                self._check_batch(exchange, it.tp, parse_header(it.batch), was, result)
+            for it, result in zip(request.batches, results or () if came is not None else (), strict=False):
+                assert came is not None
+                self._check_batch(exchange, it.tp, parse_header(it.batch), came, result)
         elif isinstance(request, EnrollRequest) and isinstance(response, EnrollResponse):
             asked = self._asked.pop(exchange, None)
             if asked is not None:
@@ -80,7 +93,7 @@ class TransactionRefusals(ReplicaChecker, TransactionChecker):
         return _Id(Producer(found.producer_id, found.producer_epoch), self.transactions.current.get(transactional_id))
 
     def _check_batch(
-        self, exchange: AnyExchange, tp: TopicPartition, header: BatchHeader, was: _Id | None, result: ProduceResult
+        self, exchange: AnyExchange, tp: TopicPartition, header: BatchHeader, came: _Came, result: ProduceResult
     ) -> None:
         if ErrorCode(result.error) is not ErrorCode.INVALID_TXN_STATE or may_forget_producers(self.world):
             return
@@ -97,7 +110,9 @@ class TransactionRefusals(ReplicaChecker, TransactionChecker):
         if ask.version < ADDS_FROM or self.transactions.unjudged:
             return
         self.judged += 1
-        if _is_open(producer, was, self._current(ask.transactional_id)):
+        if self._has_marker(exchange, tp, producer, came.ends.get(tp, 0)):
+            return
+        if _is_open(producer, came.was, self._current(ask.transactional_id)):
             self.fail(f"{where}; nobody has ended it, or has taken the id over")
 
     def _newest_epoch(self, exchange: AnyExchange, tp: TopicPartition, producer_id: int) -> int:
@@ -106,6 +121,13 @@ class TransactionRefusals(ReplicaChecker, TransactionChecker):
         if view is None or view.leader is None or view.log is None:
             return -1
         return max((it.producer_epoch for it in view.batches if it.producer_id == producer_id), default=-1)
+
+    def _has_marker(self, exchange: AnyExchange, tp: TopicPartition, producer: Producer, since: int) -> bool:
+        """Return whether a marker of another epoch of the producer has come to the partition from `since` on."""
+        view = self.facts.view(exchange.target, tp)
+        batches = () if view is None else view.batches[bisect_left(view.bases, since) :]
+        found = (it for it in batches if it.is_control and it.producer_id == producer.producer_id)
+        return any(it.producer_epoch != producer.producer_epoch for it in found)
 
     def on_appended(self, it: InLog) -> None:
         deal, batch = it.deal, it.batch
