@@ -13,7 +13,7 @@ from kraftlite.sim.scenes import overtaken_join
 from tests.sim.mutants.catalog import mutant
 from tests.sim.mutants.lenses import configured, playing
 from tests.sim.mutants.patching import Patch
-from tests.sim.mutants.scenes import deposed_leaders, lagging_followers, slow_followers, two_histories
+from tests.sim.mutants.scenes import lagging_followers, slow_followers, two_histories
 
 
 @mutant(
@@ -94,23 +94,6 @@ def busy_follower_not_caught_up(patch: Patch) -> None:
 def idle_follower_not_caught_up(patch: Patch) -> None:
     """RP-20: a session names only what has changed. The first record after a pause took the followers out."""
     patch.edit(SessionEntry, "on_append", ("self.fetch_offset == old_leo", "False"))
-
-
-def followers_that_leave(patch: Patch) -> None:
-    """Every run has leaders that the controllers no longer hear, and that soon think that a follower lags."""
-    playing(deposed_leaders)(patch)
-    configured(replica_lag_time_max_ms="2000")(patch)
-
-
-@mutant(
-    "leaving-follower-not-caught-up",
-    "a follower that goes to a newer leader is as late as its last fetch that named the partition",
-    expects=("ShrinksDeserved",),
-    lens=followers_that_leave,
-)
-def leaving_follower_not_caught_up(patch: Patch) -> None:
-    """RP-20: what its last session said without naming it went with the session's entry."""
-    patch.edit(SessionEntry, "note_last_fetch", ("self.fetch_offset == log.leo", "False"))
 
 
 @mutant(

@@ -92,18 +92,6 @@ def lonely_leaders(rng: random.Random, shape: Shape, at_ms: int) -> Sequence[Fau
     return (FaultPlan(at_ms=at_ms, kind="isolate", target=partition, for_ms=away_ms),)
 
 
-def deposed_leaders(rng: random.Random, shape: Shape, at_ms: int) -> Sequence[FaultPlan]:
-    """A leader does not hear the controllers, and is heard by clients and followers, long enough to lose those that leave it."""
-    partition = leader_with_followers(rng, shape)
-    if partition is None:
-        return ()
-    away_ms = period_ms(shape, "broker.session.timeout.ms", 9_000) + rng.randint(2_500, 5_000)
-    return [
-        FaultPlan(at_ms=at_ms, kind="cut-one-way", target=partition, other=it, for_ms=away_ms)
-        for it in node_ids(shape, "controller")
-    ]
-
-
 def failing_places(rng: random.Random, shape: Shape, at_ms: int) -> Sequence[FaultPlan]:
     """A broker starts with all of its directories, and one of them has no room for the replica that is to be made next there."""
     broker, for_ms = rng.choice(node_ids(shape, "broker")), rng.randint(1_500, 3_000)
