@@ -24,7 +24,7 @@ class ShutdownsEnd(MetadataChecker):
     def __init__(self, world: World) -> None:
         super().__init__(world)
         self._told: dict[tuple[_Office, NodeId, int], int] = {}
-        """The metadata offset that each incarnation of a broker has told this controller."""
+        """The metadata offset that each incarnation of a broker told this controller last: an older heartbeat may come later."""
         self._waits: dict[tuple[_Office, NodeId, int], int] = {}
         """The committed offset at the first answer to a broker in controlled shutdown."""
         self._due: dict[AnyExchange, _Office] = {}
@@ -56,7 +56,7 @@ class ShutdownsEnd(MetadataChecker):
                 "have told it that they know"
             )
         key = (office, request.broker_id, request.broker_epoch)
-        self._told[key] = max(request.current_metadata_offset, self._told.get(key, -1))
+        self._told[key] = request.current_metadata_offset
         known = core.state.cluster.brokers.get(request.broker_id)
         if request.want_shut_down and known is not None and known.in_controlled_shutdown:
             self._waits.setdefault(key, core.offsets.committed_offset)
