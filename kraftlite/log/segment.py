@@ -213,18 +213,19 @@ class Segment:
     # finding
 
     def headers(self, position: int = 0) -> Iterator[tuple[int, BatchHeader]]:
-        """(position, header) of every batch from the batch boundary `position` on."""
-        size = self.size
-        if position >= size:
-            return
-        file = self.file
+        """(position, header) of every batch from the batch boundary `position` on. Raises ApiError(CORRUPT_MESSAGE), also where the
+        offsets go back: an index made of such batches would lead behind those that come twice."""
+        size, next_offset = self.size, -1
         while position < size:
-            chunk = file.pread(min(_SCAN_BYTES, size - position), position)
+            chunk = self.file.pread(min(_SCAN_BYTES, size - position), position)
             at = 0
             while len(chunk) - at >= HEADER_BYTES:
                 header = parse_header(chunk, at)
                 if header.size_bytes < HEADER_BYTES or position + at + header.size_bytes > size:
                     raise ApiError(ErrorCode.CORRUPT_MESSAGE, f"{self.path}: no batch at byte {position + at}")
+                if header.base_offset < next_offset:
+                    raise ApiError(ErrorCode.CORRUPT_MESSAGE, f"{self.path}: the offsets go back at byte {position + at}")
+                next_offset = header.next_offset
                 yield position + at, header
                 at += header.size_bytes
             if at == 0:
@@ -306,8 +307,6 @@ class Segment:
         for position, header in self.headers(self.offset_index.boundary_at_or_below(self.size)):
             if header.magic != MAGIC or header.last_offset < self.base_offset:
                 raise ApiError(ErrorCode.CORRUPT_MESSAGE, f"{self.path}: no batch at byte {position}")
-            if found is not None and header.base_offset < found.next_offset:
-                raise ApiError(ErrorCode.CORRUPT_MESSAGE, f"{self.path}: the offsets go back at byte {position}")
             if crc and not check_crc(self.file.pread(header.size_bytes, position), header):
                 raise ApiError(ErrorCode.CORRUPT_MESSAGE, f"{self.path}: the CRC of the batch at byte {position} does not match")
             found = header

@@ -171,4 +171,4 @@ def epochs_file_believed(patch: Patch) -> None:
 )
 def repeated_batches_believed(patch: Patch) -> None:
     """LG-27: a copy that was resumed from its beginning has everything, and more than once."""
-    patch.edit(segment.Segment, "check_tail", ("header.base_offset < found.next_offset", "False"))
+    patch.edit(segment.Segment, "headers", ("header.base_offset < next_offset", "False"))

@@ -68,13 +68,17 @@ def test_lg_27_what_was_flushed_and_is_not_there_is_found_without_a_scan(clean: 
 
 @pytest.mark.parametrize("which", [0, 1, -1])
 @pytest.mark.parametrize("policy", ["delete", "compact"])
-def test_lg_27_a_segment_whose_batches_are_there_twice_is_cut_behind_the_first(which: int, policy: str) -> None:
-    """A copy that was resumed appends what was there: the offsets at the end are right, and those before begin again."""
+@pytest.mark.parametrize("indexed", [True, False], ids=["indexed", "without indexes"])
+def test_lg_27_a_segment_whose_batches_are_there_twice_is_cut_behind_the_first(which: int, policy: str, indexed: bool) -> None:
+    """A copy that was resumed appends what was there: the offsets at the end are right, and those before begin again. An index
+    that is made anew of them has its last entry in the second half, behind which nothing begins again."""
     disk, tracer = MemDisk(), ListTracer()
     config = LogConfig(segment_bytes=600, index_interval_bytes=100, cleanup_policy=(policy,))
     log = filled(disk, config=config)
     path, good = path_of(log.segment_base_offsets[which]), everything(log)
     disk.write_file_atomically(path, disk.read_file(path) * 2)
+    for kind in () if indexed else ("index", "timeindex"):
+        disk.unlink(path.replace(".log", f".{kind}"))
     again = open_log(disk, config, clean=True, recovery_point=log.leo, tracer=tracer)
     assert [event for event in tracer.events if isinstance(event, LogDoubted)]
     assert good.startswith(everything(again))
