@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
 from kraftlite.coordinator.api import FetchedOffset
+from kraftlite.coordinator.core.placement import TRANSACTION_TOPIC
 from kraftlite.model.errors import ErrorCode
 from kraftlite.model.producer import Producer
 from kraftlite.model.topic_partition import TopicPartition
@@ -22,7 +23,8 @@ Place = tuple[str, TopicPartition]
 class StableFetches(GroupChecker):
     """A fetch that requires stability, and comes to the coordinator when the commit of a transaction has been acknowledged,
     answers of each partition with the offset of that transaction, a later one, or UNSTABLE_OFFSET_COMMIT. A fetch of all
-    offsets leaves out a partition that has none but pending ones, as Kafka's does."""
+    offsets leaves out a partition that has none but pending ones, as Kafka's does. Where transactions may have been lost nothing
+    is judged: a coordinator that has forgotten them gives their epochs again."""
 
     numbers: ClassVar[tuple[int, ...]] = (70,)
     only_methods = (COMMIT, END, OFFSET_FETCH)
@@ -53,6 +55,8 @@ class StableFetches(GroupChecker):
         request = exchange.request
         wanted = self._asked.pop(exchange, None)
         if not isinstance(response, Told) or response.error is not ErrorCode.NONE:
+            return
+        if any(tp.topic == TRANSACTION_TOPIC for tp in self.world.losses.excused):
             return
         if isinstance(request, TransactionalCommitAsk):
             self._note(request, response.result)
