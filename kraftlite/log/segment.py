@@ -213,8 +213,8 @@ class Segment:
     # finding
 
     def headers(self, position: int = 0) -> Iterator[tuple[int, BatchHeader]]:
-        """(position, header) of every batch from the batch boundary `position` on. Raises ApiError(CORRUPT_MESSAGE), also where the
-        offsets go back: an index made of such batches would lead behind those that come twice."""
+        """(position, header) of every batch from the batch boundary `position` on. Raises ApiError(CORRUPT_MESSAGE), also where
+        the offsets go back: an index made of such batches would lead behind those that come twice."""
         size, next_offset = self.size, -1
         while position < size:
             chunk = self.file.pread(min(_SCAN_BYTES, size - position), position)
