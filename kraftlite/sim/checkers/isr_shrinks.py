@@ -113,10 +113,11 @@ class ShrinksDeserved(ReplicaChecker):
         waiting = self._arrived.get(node.node_id)
         if not waiting:
             return
-        begun = [it for it in waiting if it.handler is not None and _has_begun(it)]
-        for exchange in begun:
+        for exchange in [it for it in waiting if it.handler is not None and _has_begun(it)]:
             waiting.remove(exchange)
-            self._take(exchange)
+            assert exchange.handler is not None
+            if not exchange.handler.cancelled():  # else whoever asked had gone before the handler began, or was there at all
+                self._take(exchange)
 
     def _take(self, exchange: AnyExchange) -> None:
         request = exchange.request

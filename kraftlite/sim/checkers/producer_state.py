@@ -32,7 +32,11 @@ class ProducerStateKept(ReplicaChecker):
             last = next((it for it in reversed(view.batches) if it.producer_id == producer_id), known)  # it may be a marker
             if producer_id in remembered or not log.log_start_offset <= last.base_offset < log.leo:
                 continue
-            header, _ = next(iter_batches(bytes(log.read(last.base_offset, last.size_bytes, up_to=log.leo))))
+            try:
+                data = bytes(log.read(last.base_offset, last.size_bytes, up_to=log.leo))
+            except OSError:
+                continue  # of a disk that fails just now
+            header, _ = next(iter_batches(data))
             idle_ms = wall_ms - header.max_timestamp
             if header.crc == last.crc and idle_ms < log.config.producer_id_expiration_ms:
                 self.fail(
