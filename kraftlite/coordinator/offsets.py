@@ -33,12 +33,11 @@ from kraftlite.coordinator.records import (
     offset_record,
     offset_tombstone,
 )
+from kraftlite.coordinator.tombstones import in_batches
 from kraftlite.model.errors import ApiError, ErrorCode
 from kraftlite.model.topic_partition import TopicPartition
 from kraftlite.runtime.ports import Tracer
 from kraftlite.runtime.trace.group import GroupDeleted, OffsetsExpired
-
-MAX_TOMBSTONES_PER_BATCH: Final = 1_000
 
 _NONE: Final = ErrorCode.NONE
 _FENCED: Final = frozenset({ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.INVALID_TXN_STATE})
@@ -311,7 +310,7 @@ class Offsets:
     def _append_all(self, records: list[CoordinatorRecord], then: Then, tell: Then) -> None:
         """Append records in batches of bounded size. `then` gets the first error of any, after the last of them; `tell` is told
         that, or that one is late."""
-        chunks = [records[at : at + MAX_TOMBSTONES_PER_BATCH] for at in range(0, len(records), MAX_TOMBSTONES_PER_BATCH)]
+        chunks = list(in_batches(records))
         if not chunks:
             then(_NONE)
             tell(_NONE)
