@@ -128,6 +128,18 @@ async def test_cp_16_zstd_needs_a_version_that_carries_it() -> None:
         assert results(await client.call(0, 7, produce(("events", 0, bytes(zstd)))))[0][2] == E.NONE
 
 
+@pytest.mark.parametrize("version", range(3, 14))
+async def test_cp_16_a_topic_that_was_made_again_while_its_batch_was_checked(version: int) -> None:
+    """Clients know by which code a topic that they name, or that they know by its id, is gone."""
+    async with Harness() as h:
+        h.replicas.errors[EVENTS] = E.INCONSISTENT_TOPIC_ID
+        values = produce(("events", 0, bytes(batch(b"x"))), ("unknown", 0, bytes(batch(b"x"))))
+        values["topic_data"][0]["topic_id"] = topic_uuid(0)
+        answer = await (await h.client()).call(0, version, values)
+        gone = E.UNKNOWN_TOPIC_ID if version >= 13 else E.UNKNOWN_TOPIC_OR_PARTITION
+        assert [error for _name, _index, error, _base in results(answer)] == [gone, gone]
+
+
 @pytest.mark.parametrize("topic", ["__consumer_offsets", "__transaction_state", "__share_group_state"])
 async def test_cp_17_internal_topics_are_not_for_ordinary_clients(topic: str) -> None:
     async with Harness({topic: [partition([1])]}) as h:
@@ -502,6 +514,14 @@ async def test_cp_22_special_timestamps_by_version() -> None:
                 answer = await client.call(2, version, list_offsets(("events", 0, timestamp)))
                 expected = E.NONE if version >= since else E.UNSUPPORTED_VERSION
                 assert answer.topics[0].partitions[0].error_code.value == expected, (timestamp, version)
+
+
+async def test_cp_22_a_topic_that_was_made_again_and_whose_new_replica_is_not_here_yet() -> None:
+    """By name a client knows no topic ids: it comes again for what is unknown."""
+    async with Harness() as h:
+        h.replicas.offsets[EVENTS, -1] = OffsetResult(error=E.INCONSISTENT_TOPIC_ID)
+        answer = await (await h.client()).call(2, 5, list_offsets(("events", 0, -1)))
+        assert answer.topics[0].partitions[0].error_code.value == E.UNKNOWN_TOPIC_OR_PARTITION
 
 
 async def test_cp_22_nothing_is_tiered() -> None:
