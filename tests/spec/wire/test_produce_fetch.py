@@ -104,7 +104,7 @@ async def test_cp_16_errors_are_per_partition(version: int) -> None:
         values = produce(("a", 0, data), ("a", 1, data), ("a", 7, data), ("zz", 0, data), ("again", 0, data), ("b", 0, data))
         unknown = E.UNKNOWN_TOPIC_OR_PARTITION
         if version >= 13:
-            for topic, number in zip(values["topic_data"], (0, 0, 0, 99, 2, 1), strict=True):
+            for topic, number in zip(values["topic_data"], (0, 0, 0, 99, 1, 2), strict=True):
                 topic["topic_id"] = topic_uuid(number)
             unknown = E.UNKNOWN_TOPIC_ID
         answer = await (await h.client()).call(0, version, values)
