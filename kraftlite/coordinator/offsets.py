@@ -309,8 +309,8 @@ class Offsets:
         self, group_id: str, partitions: Sequence[TopicPartition], more: list[CoordinatorRecord], then: Then, tell: Then
     ) -> None:
         """Append the tombstones of a group's offsets, and `more`, in batches of bounded size. The offsets of a batch are gone
-        when it is committed, whatever becomes of the others. `then` gets the first error of any, after the last of them; `tell` is
-        told that, or that one is late."""
+        when it is committed, whatever becomes of the others. `then` gets the first error of any, after the last of them;
+        `tell` is told that, or that one is late."""
         chunks = list(in_batches([*(offset_tombstone(group_id, tp) for tp in partitions), *more]))
         if not chunks:
             then(_NONE)
