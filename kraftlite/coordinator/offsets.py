@@ -6,6 +6,7 @@ Source: CP-36 to CP-39; KIP-98 (transactional commits), KIP-211 (expiry), KIP-44
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
 from typing import Final
 
 from kraftlite.coordinator.api import (
@@ -33,12 +34,11 @@ from kraftlite.coordinator.records import (
     offset_record,
     offset_tombstone,
 )
+from kraftlite.coordinator.tombstones import in_batches
 from kraftlite.model.errors import ApiError, ErrorCode
 from kraftlite.model.topic_partition import TopicPartition
 from kraftlite.runtime.ports import Tracer
 from kraftlite.runtime.trace.group import GroupDeleted, OffsetsExpired
-
-MAX_TOMBSTONES_PER_BATCH: Final = 1_000
 
 _NONE: Final = ErrorCode.NONE
 _FENCED: Final = frozenset({ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.INVALID_TXN_STATE})
@@ -278,10 +278,8 @@ class Offsets:
                 group.transition(GroupState.EMPTY, self._effects.wall_ms)
                 group.state_since_ms = since_ms
 
-        records = [offset_tombstone(group_id, tp) for tp in self._partitions_of(group_id)]
-        if group.generation > 0 or group.protocol_type is not None:
-            records.append(group_tombstone(group_id))
-        self._append_all(records, gone, tell)
+        more = [group_tombstone(group_id)] if group.generation > 0 or group.protocol_type is not None else []
+        self._bury(group_id, list(self._partitions_of(group_id)), more, gone, tell)
 
     def _partitions_of(self, group_id: str) -> dict[TopicPartition, None]:
         """The partitions that a group has offsets of, whether they count already, or will, or may (TG-06)."""
@@ -303,15 +301,17 @@ class Offsets:
             else:
                 group.dead = False
 
-        records = [offset_tombstone(group_id, tp) for tp in self._partitions_of(group_id)]
-        records += [record_of(key, None) for key in group.record_keys()]
         group.dead = True
-        self._append_all(records, gone, tell)
+        more = [record_of(key, None) for key in group.record_keys()]
+        self._bury(group_id, list(self._partitions_of(group_id)), more, gone, tell)
 
-    def _append_all(self, records: list[CoordinatorRecord], then: Then, tell: Then) -> None:
-        """Append records in batches of bounded size. `then` gets the first error of any, after the last of them; `tell` is told
-        that, or that one is late."""
-        chunks = [records[at : at + MAX_TOMBSTONES_PER_BATCH] for at in range(0, len(records), MAX_TOMBSTONES_PER_BATCH)]
+    def _bury(
+        self, group_id: str, partitions: Sequence[TopicPartition], more: list[CoordinatorRecord], then: Then, tell: Then
+    ) -> None:
+        """Append the tombstones of a group's offsets, and `more`, in batches of bounded size. The offsets of a batch are gone
+        when it is committed, whatever becomes of the others. `then` gets the first error of any, after the last of them;
+        `tell` is told that, or that one is late."""
+        chunks = list(in_batches([*(offset_tombstone(group_id, tp) for tp in partitions), *more]))
         if not chunks:
             then(_NONE)
             tell(_NONE)
@@ -319,7 +319,9 @@ class Offsets:
         errors: list[ErrorCode] = []
         told: list[ErrorCode] = []
 
-        def one(error: ErrorCode) -> None:
+        def one(theirs: Sequence[TopicPartition], error: ErrorCode) -> None:
+            if error is _NONE:
+                self._drop(group_id, theirs)
             errors.append(error)
             if len(errors) == len(chunks):
                 then(next((found for found in errors if found is not _NONE), _NONE))
@@ -329,8 +331,10 @@ class Offsets:
                 told.append(error)
                 tell(error)
 
+        start = 0
         for chunk in chunks:
-            self._effects.append(chunk, one, tell_once)
+            self._effects.append(chunk, partial(one, partitions[start : start + len(chunk)]), tell_once)
+            start += len(chunk)
 
     def delete_offsets(self, request_id: int, request: DeleteOffsetsRequest) -> None:
         """Delete offsets (CP-40). The answer is a tuple of `ErrorCode`, one per partition. A live consumer group keeps the
@@ -359,11 +363,7 @@ class Offsets:
         return topics
 
     def _forget(self, group_id: str, partitions: Sequence[TopicPartition], tell: Then = nothing) -> None:
-        def gone(error: ErrorCode) -> None:
-            if error is _NONE:
-                self._drop(group_id, partitions)
-
-        self._append_all([offset_tombstone(group_id, tp) for tp in partitions], gone, tell)
+        self._bury(group_id, partitions, [], nothing, tell)
 
     def _drop(self, group_id: str, partitions: Sequence[TopicPartition]) -> None:
         """Drop the offsets of partitions; what open transactions wrote before the tombstone goes with them."""

@@ -105,7 +105,7 @@ class Enroller:
 
     def begin(self, entries: Sequence[ProduceEntry], transaction: ProduceTransaction) -> Enrolment | None:
         """Find the entries about which a coordinator must be asked; None: none. Entries that are refused whatever it says have
-        that in their terms; what is not led here is for the append to refuse."""
+        that in their terms."""
         adds = transaction.version >= ADDS_FROM
         if not adds and not self.verifies:
             return None
@@ -113,22 +113,19 @@ class Enroller:
         return Enrolment(self, transaction, asked, self._retry_ms if adds else 0, self._backoff_ms) if asked else None
 
     def begin_one(self, entry: ProduceEntry, adds: bool) -> _Asked | None:
-        """Begin the question about one entry; None: there is none."""
-        partition = self._table.by_tp.get(entry.tp)
-        if partition is None or partition.leader is None or partition.log is None or len(entry.records) < HEADER_BYTES:
-            return None
-        if not attributes_of(entry.records) & TRANSACTIONAL_BIT or entry.topic_id not in (None, partition.topic_id):
+        """Begin the question about one entry; None: there is none. What is not led here now is refused, whoever leads when the
+        others have their answers: nobody was asked about it."""
+        if len(entry.records) < HEADER_BYTES or not attributes_of(entry.records) & TRANSACTIONAL_BIT:
             return None
         header = parse_header(entry.records)
         try:
-            guard = partition.log.begin_verification(
-                header, leader_epoch=partition.leader_epoch, wall_ms=self.clock.wall_ms(), adds=adds
-            )
+            leader, log = self._table.find(entry.tp, entry.topic_id).leading()
+            guard = log.begin_verification(header, leader_epoch=leader.leader_epoch, wall_ms=self.clock.wall_ms(), adds=adds)
         except ApiError as error:
             entry.terms = TransactionTerms(refusal=error)
             return None
         entry.terms = TransactionTerms(guard)
-        return None if guard is None else _Asked(entry, header, partition.log, guard)
+        return None if guard is None else _Asked(entry, header, log, guard)
 
     # --- one partition, for coordinators ------------------------------------------------------------------------------
 

@@ -66,6 +66,8 @@ def list_offset(
         debug=debug,
         version5_plus=version >= 5,
     )
+    if found.error is ErrorCode.INCONSISTENT_TOPIC_ID:  # the replica of the topic that had this name before
+        return OffsetAnswer(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
     if found.error is not ErrorCode.NONE:
         return OffsetAnswer(found.error)
     if tiered:

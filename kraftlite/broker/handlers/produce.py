@@ -78,7 +78,7 @@ def produce(ctx: BrokerContext, call: ProduceCall, on_done: Callable[[list[Produ
                 entries,
                 acks=call.acks,
                 timeout_ms=call.timeout_ms,
-                on_done=lambda done: on_done([_with_hint(ctx, result) for result in done] if _failed(done) else done),
+                on_done=lambda done: on_done([_told(ctx, call, result) for result in done] if _failed(done) else done),
                 lease=call.lease,
                 transaction=transaction,
             )
@@ -88,7 +88,7 @@ def produce(ctx: BrokerContext, call: ProduceCall, on_done: Callable[[list[Produ
 
     def merge(done: list[ProduceResult]) -> None:
         appended = iter(done)
-        on_done([_with_hint(ctx, next(appended)) if found is None else found for found in results])
+        on_done([_told(ctx, call, next(appended)) if found is None else found for found in results])
 
     if entries:
         ctx.replicas.append(
@@ -160,8 +160,12 @@ def _refused(tp: TopicPartition, error: ErrorCode, message: str | None = None) -
     return ProduceResult(tp=tp, error=error, message=message)
 
 
-def _with_hint(ctx: BrokerContext, result: ProduceResult) -> ProduceResult:
-    """A client that came to the wrong broker learns who leads; the metadata image knows when the partition is not hosted here."""
+def _told(ctx: BrokerContext, call: ProduceCall, result: ProduceResult) -> ProduceResult:
+    """A client that came to the wrong broker learns who leads; the metadata image knows when the partition is not hosted here.
+    One whose topic was deleted and made again meanwhile hears that it is not known, in the words for how it named it."""
+    if result.error is ErrorCode.INCONSISTENT_TOPIC_ID:
+        by_id = call.items[0].name is None
+        return replace(result, error=ErrorCode.UNKNOWN_TOPIC_ID if by_id else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
     if result.error is not ErrorCode.NOT_LEADER_OR_FOLLOWER or result.leader is not None:
         return result
     found = ctx.metadata.leader_of(*result.tp)

@@ -222,7 +222,7 @@ class TransactionCoordinator:
         INVALID_REGULAR_EXPRESSION (TA-02)."""
         matches = _matcher(pattern)
         wanted = {_STATES[name] for name in states if name in _STATES}
-        unknown = tuple(name for name in states if name not in _STATES)
+        unknown = tuple(dict.fromkeys(name for name in states if name not in _STATES))
         producers = frozenset(producer_ids)
         now_ms = self._ports.clock.wall_ms()
 

@@ -17,6 +17,9 @@ _TOLD: Final = {
 }
 """The errors that clients are told when an append fails (TX-07); any other is UNKNOWN_SERVER_ERROR."""
 
+TOO_LARGE: Final = frozenset({ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE})
+"""A batch of records that its topic does not take."""
+
 
 def told_of(error: ErrorCode) -> ErrorCode:
     """The error that a client is told when its append failed."""

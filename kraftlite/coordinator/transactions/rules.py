@@ -160,7 +160,8 @@ def fence(entry: Entry) -> Transaction:
 
 
 def add(entry: Entry | None, asker: Producer, partitions: frozenset[TopicPartition], *, version: int, now_ms: int) -> Decision:
-    """AddPartitionsToTxn (TX-30, TX-32). `version`: the `transaction.version` that the request shows."""
+    """AddPartitionsToTxn (TX-30, TX-32). `version`: the `transaction.version` that the request shows. Whoever begins has the
+    answer that gave it this id: what still comes from the id before it, if its epochs were used up, is late (TX-45)."""
     refused = _not_its_transaction(entry, asker, pending_matters=True)
     if refused is not None:
         return refused
@@ -173,6 +174,7 @@ def add(entry: Entry | None, asker: Producer, partitions: frozenset[TopicPartiti
     return Next(
         replace(
             current,
+            previous_producer_id=NO_PRODUCER_ID,
             state=_S.ONGOING,
             partitions=partitions,
             start_ms=now_ms,

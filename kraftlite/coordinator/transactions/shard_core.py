@@ -25,7 +25,7 @@ from kraftlite.coordinator.core.walks import AT_ONCE, Walks, pieces
 from kraftlite.coordinator.transactions import rules
 from kraftlite.coordinator.transactions.config import TransactionConfig
 from kraftlite.coordinator.transactions.events import Add, End, Event, Fenced, Init, Mark, Marked, MarkerOutbox, Request
-from kraftlite.coordinator.transactions.failures import told_of
+from kraftlite.coordinator.transactions.failures import TOO_LARGE, told_of
 from kraftlite.coordinator.transactions.held import HELD, Held, HeldAdds
 from kraftlite.coordinator.transactions.records import decode_key, decode_value, record_of
 from kraftlite.coordinator.transactions.rules import Answered, Decision, Entry, Next, Refused
@@ -448,16 +448,18 @@ class TransactionShard:
         self._effects.append(tombstones, partial(self._forgotten, transactional_ids))
 
     def _forgotten(self, transactional_ids: Sequence[str], error: ErrorCode) -> None:
+        if error in TOO_LARGE and (half := len(transactional_ids) // 2):  # ids may be long
+            self._forget(transactional_ids[:half])
+            self._forget(transactional_ids[half:])
+            return
         if error is ErrorCode.NONE:
             self._tracer.emit(TransactionalIdsExpired(count=len(transactional_ids)))
-            for transactional_id in transactional_ids:
+        for transactional_id in transactional_ids:
+            self.by_id[transactional_id].pending = None
+            if error is ErrorCode.NONE:
                 del self.by_id[transactional_id]
                 self._story.forget(transactional_id)
-                self._go_on(transactional_id)
-        else:
-            for transactional_id in transactional_ids:
-                self.by_id[transactional_id].pending = None
-                self._go_on(transactional_id)
+            self._go_on(transactional_id)
 
     # --- looking ------------------------------------------------------------------------------------------------------
 

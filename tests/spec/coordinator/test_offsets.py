@@ -324,6 +324,38 @@ def test_cp_40_many_offsets_are_deleted_in_bounded_batches() -> None:
     assert w.answers[deleting] is NONE and w.shard.offset_count == 0
 
 
+def test_cp_40_offsets_of_a_group_with_a_long_id_are_deleted_in_batches_that_the_topic_takes() -> None:
+    w = GroupWorld()
+    group = "g" * 2_000
+    for first in range(0, 1_000, 100):
+        w.commit({("t", n): n for n in range(first, first + 100)}, group_id=group)
+    w.hold = True
+    deleting = w.delete_group(group)
+    assert all(sum(len(record.key) for record in append.records) <= 256 << 10 for append in w.held)
+    assert sum(len(append.records) for append in w.held) == 1_000
+    w.commit_held()
+    assert w.answers[deleting] is NONE and w.shard.offset_count == 0
+
+
+@pytest.mark.parametrize("whole", [True, False], ids=["the group", "its offsets"])
+def test_cp_40_offsets_whose_tombstones_are_written_are_gone_when_those_of_others_are_not(whole: bool) -> None:
+    """What is remembered is what the log says, now as after a failover."""
+    w = GroupWorld()
+    names = [("t", n) for n in range(1_500)]
+    w.commit(dict.fromkeys(names, 7))
+    w.hold = True
+    deleting = w.delete_group() if whole else w.delete_offsets(*names)
+    second = w.held.pop()
+    w.commit_held()
+    w.held.append(second)
+    w.fail_held(ErrorCode.NOT_ENOUGH_REPLICAS)
+    failed = w.answers[deleting]
+    assert failed is ErrorCode.COORDINATOR_NOT_AVAILABLE or set(failed) == {ErrorCode.COORDINATOR_NOT_AVAILABLE}
+    for _ in range(2):
+        assert (w.offset("t", 999), w.offset("t", 1_000), w.state()) == ((-1, NONE), (7, NONE), "Empty")
+        w.fail_over()
+
+
 def test_cp_40_delete_offsets() -> None:
     w = GroupWorld()
     assert w.error(w.delete_offsets(("t", 0))) is ErrorCode.GROUP_ID_NOT_FOUND

@@ -263,7 +263,7 @@ async def test_ta_02_listing(c: Coordinating) -> None:
         and await names(pattern="copy") == set()
         and await names(pattern="") == await names()
     )
-    found = await c.coordinator.listed(states=("Nonsense", "Dead"), producer_ids=(), min_duration_ms=-1, pattern=None)
+    found = await c.coordinator.listed(states=("Nonsense", "Dead", "Nonsense"), producer_ids=(), min_duration_ms=-1, pattern=None)
     assert found.unknown_states == ("Nonsense",) and second
     with pytest.raises(ApiError, match="INVALID_REGULAR_EXPRESSION"):
         await names(pattern="(")

@@ -74,6 +74,25 @@ def test_tx_45_behind_the_last_epoch_the_producer_goes_on_with_another_id(commit
     assert w.answer(w.end(Producer(71, LAST_EPOCH), name="u")) is E.COORDINATOR_LOAD_IN_PROGRESS
 
 
+@pytest.mark.parametrize("version", [0, 2])
+def test_tx_45_the_id_before_is_known_until_the_next_one_is_used(version: int) -> None:
+    """A request of the old one that comes late neither aborts what its successor has open, nor hears of its outcome."""
+    w = world(2)
+    w.load("t", replace(STARTED, producer_epoch=LAST_EPOCH))
+    last = Producer(70, LAST_EPOCH)
+    fresh = w.now(w.end(last, commit=True))
+    w.settle()
+    assert w.now(w.end(last, commit=True)) == fresh, "it is the end once more"
+    assert w.now(w.add(fresh, A, version=version)) == fresh
+    for _ in range(2):
+        assert w.now(w.init(expected=last)) is E.PRODUCER_FENCED and w.current().state is S.ONGOING
+        assert w.now(w.end(last, commit=True)) is E.INVALID_PRODUCER_ID_MAPPING
+        w.fail_over()
+    assert isinstance(w.now(w.end(fresh, commit=True, version=version)), Producer)
+    w.settle()
+    assert w.now(w.end(last, commit=True)) is E.INVALID_PRODUCER_ID_MAPPING
+
+
 def test_tx_46_the_epoch_of_fencing_can_still_be_aborted() -> None:
     w = world(2)
     w.load("t", replace(STARTED, producer_epoch=FENCING_EPOCH))
@@ -266,6 +285,24 @@ def test_tx_63_an_id_stays_when_its_tombstone_cannot_be_written() -> None:
     w.pass_time(1_000_000)
     assert w.shard.by_id["t"].pending is None
     assert w.now(w.init()) == Producer(FIRST_ID + 1, 1)
+
+
+@pytest.mark.parametrize("error", [E.MESSAGE_TOO_LARGE, E.RECORD_LIST_TOO_LARGE])
+def test_tx_63_tombstones_that_do_not_fit_into_a_batch_are_written_in_smaller_ones(error: ErrorCode) -> None:
+    """A hundred ids of 20 kB are more than `message.max.bytes` allows. One that does not fit alone stays."""
+    w = world(expiration_ms=1_000_000, expiry_interval_ms=1_000_000)
+    for index in range(5):
+        w.now(w.init(f"old-{index}"))
+    written = len(w.log)
+    w.refuse = error
+    w.pass_time(1_000_000)
+    assert [len(batch.records) for batch in w.log[written:]] == [2, 3] and w.answer(w.init("old-4")) is E.CONCURRENT_TRANSACTIONS
+    w.commit()
+    assert not w.shard.by_id
+    w.now(w.init("long"))
+    w.refuse, w.refuse_once = error, False
+    w.pass_time(1_000_000)
+    assert w.shard.by_id["long"].pending is None
 
 
 def test_tx_08_a_resigned_coordinator_hears_of_no_append() -> None:

@@ -89,6 +89,23 @@ async def test_tp_04_a_leadership_that_ends_and_comes_back_while_the_coordinator
         assert errors(again) == [ErrorCode.NONE]
 
 
+async def test_tp_03_a_leadership_that_begins_while_the_coordinator_is_asked_about_another_partition() -> None:
+    """Nobody was asked about this one: its producer comes again, and is asked about then."""
+    for version in (0, 2):
+        async with GatedCluster(3, code=None) as c:
+            c.controller.elect(c[2].id)
+            c.publish()
+            done = c.send((OTHER, txn_batch()), txn_batch(), version=version)
+            await c.settle()
+            (question,) = c.gate.questions
+            assert question.partitions == (OTHER,)
+            c.controller.elect(c[1].id)
+            c.publish()
+            question.answer()
+            await c.settle()
+            assert errors(done) == [ErrorCode.NONE, ErrorCode.NOT_LEADER_OR_FOLLOWER] and c[1].log().leo == 0
+
+
 async def test_tp_06_a_stale_epoch_is_told_without_asking() -> None:
     async with GatedCluster(code=None) as c:
         mark(c[1], marker(epoch=3))

@@ -96,14 +96,15 @@ async def fill(client: RawClient, topic: str = "events", index: int = 0, value: 
 
 @pytest.mark.parametrize("version", range(3, 14))
 async def test_cp_16_errors_are_per_partition(version: int) -> None:
-    topics = {"a": [partition([1]), partition([2])], "b": [partition([1])]}
+    topics = {"a": [partition([1]), partition([2])], "b": [partition([1])], "again": [partition([1])]}
     async with Harness(topics) as h:
         h.replicas.errors[TopicPartition("a", 1)] = E.NOT_LEADER_OR_FOLLOWER
+        h.replicas.errors[TopicPartition("again", 0)] = E.INCONSISTENT_TOPIC_ID  # it was deleted and made again meanwhile
         data = bytes(batch(b"x"))
-        values = produce(("a", 0, data), ("a", 1, data), ("a", 7, data), ("zz", 0, data), ("b", 0, data))
+        values = produce(("a", 0, data), ("a", 1, data), ("a", 7, data), ("zz", 0, data), ("again", 0, data), ("b", 0, data))
         unknown = E.UNKNOWN_TOPIC_OR_PARTITION
         if version >= 13:
-            for topic, number in zip(values["topic_data"], (0, 0, 0, 99, 1), strict=True):
+            for topic, number in zip(values["topic_data"], (0, 0, 0, 99, 1, 2), strict=True):
                 topic["topic_id"] = topic_uuid(number)
             unknown = E.UNKNOWN_TOPIC_ID
         answer = await (await h.client()).call(0, version, values)
@@ -111,6 +112,7 @@ async def test_cp_16_errors_are_per_partition(version: int) -> None:
             (0, 0, 0),
             (1, E.NOT_LEADER_OR_FOLLOWER, -1),
             (7, E.UNKNOWN_TOPIC_OR_PARTITION, -1),
+            (0, unknown, -1),
             (0, unknown, -1),
             (0, 0, 0),
         ]
@@ -524,6 +526,9 @@ async def test_cp_22_duplicates_unknown_partitions_and_the_debug_replica() -> No
         assert errors == [E.INVALID_REQUEST, E.INVALID_REQUEST, unknown, unknown]
         await client.call(2, 5, list_offsets(("events", 0, -1), replica_id=-2))
         assert [one["debug"] for one in h.replicas.offset_calls] == [True]
+        h.replicas.offsets[EVENTS, -1] = OffsetResult(error=E.INCONSISTENT_TOPIC_ID)  # the replica of an older topic
+        answer = await client.call(2, 5, list_offsets(("events", 0, -1)))
+        assert answer.topics[0].partitions[0].error_code.value == unknown
 
 
 @pytest.mark.parametrize("version", [2, 3, 4])
