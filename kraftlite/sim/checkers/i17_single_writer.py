@@ -7,6 +7,7 @@ from typing import ClassVar
 from kraftlite.model.ids import NodeId
 from kraftlite.raft.states import Leader, Resigned
 from kraftlite.runtime.trace.controller import ControllerClaimed, PartitionRecordAppended, RecordAppended
+from kraftlite.runtime.trace.raft import AppendsDiscarded
 from kraftlite.sim.checkers.base import World
 from kraftlite.sim.checkers.facts import MetadataChecker
 from kraftlite.sim.checkers.views import Entry, NodeView
@@ -23,6 +24,10 @@ class SingleWriter(MetadataChecker):
         self._written: dict[tuple[int, int], Entry] = {}
         """The entries by (epoch, base offset)."""
         self._claims: dict[int, tuple[NodeId, int]] = {}
+        self._discarded: dict[tuple[NodeId, int], tuple[int, int]] = {}
+        """When an incarnation threw away what was not in its log yet, and of which epoch; the last time."""
+        self._now_us = world.cluster.loop.now_us
+        self.facts.watch(AppendsDiscarded, self._on_discarded)
         self.facts.watch(RecordAppended, self._on_record_written)
         self.facts.watch(PartitionRecordAppended, self._on_record_written)
         self.facts.watch(ControllerClaimed, self._on_claimed)
@@ -47,11 +52,16 @@ class SingleWriter(MetadataChecker):
         claim, state = view.active_controller.claim_epoch, view.raft.state
         if isinstance(state, Resigned) and state.epoch == claim and view.raft.metalog.leo <= event.offset:
             return  # it resigned over this append, and threw it away
+        if self._discarded.get(view.author) == (self._now_us(), claim):
+            return  # votes that had waited came with this append, and it was thrown away
         if not isinstance(state, Leader) or state.epoch != claim:
             self.fail(
                 f"controller {view.node_id} writes {event.record} at {event.offset} for epoch {claim}; "
                 f"its node is {state.name} in epoch {state.epoch}"
             )
+
+    def _on_discarded(self, view: NodeView, event: AppendsDiscarded) -> None:
+        self._discarded[view.author] = self._now_us(), event.raft_epoch
 
     def _on_claimed(self, view: NodeView, event: ControllerClaimed) -> None:
         known = self._claims.setdefault(event.raft_epoch, view.author)
