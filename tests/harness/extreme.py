@@ -30,7 +30,8 @@ LONG = "\x1b[31m" + "x" * 30_000
 
 @dataclass(frozen=True, kw_only=True)
 class Extreme:
-    """How the fields of a request are filled. `number` gets the struct layout of an integer."""
+    """How the fields of a request are filled. `number` gets the struct layout of an integer, and has one answer to each. `text`
+    may be another one each time."""
 
     name: str
     number: Callable[[str], int]
@@ -144,7 +145,10 @@ def _field(field: _Field, flexible: bool, how: Extreme, nullable: bool, before: 
         count = max(0, how.entries)
         if how.longest and way != how.longest:
             count = int(way == how.longest[: len(way)])
-        return (uvarint(count + 1) if flexible else struct.pack(">i", count)) + b"".join(one() for _ in range(count))
+        head = uvarint(count + 1) if flexible else struct.pack(">i", count)
+        if callable(how.text):
+            return head + b"".join(one() for _ in range(count))
+        return head + (one() * count if count else b"")  # they are equal
     if field.schema is not None and nullable:
         return b"\xff" if how.nulls else b"\x01" + one()
     return one()
