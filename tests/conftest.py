@@ -17,7 +17,8 @@ settings.register_profile("long", parent=settings.get_profile("kraftlite"), max_
 """`pytest --hypothesis-profile=long tests/unit tests/spec`: what one run in thirty would find."""
 settings.load_profile("kraftlite")
 
-pytest_plugins = ["pytester"]  # tests/testing_plugin and docs/PYTEST.md; pytest allows it nowhere else
+# pytester is for tests/testing_plugin and docs/PYTEST.md. pytest allows this nowhere else.
+pytest_plugins = ["pytester", "tests.harness.file_times"]
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

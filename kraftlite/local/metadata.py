@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from kraftlite.client.errors import ClientError
 from kraftlite.local.client import cluster_at, quorum_of
-from kraftlite.local.process import RUNNING
+from kraftlite.local.process import RUNNING, STOPPED
 from kraftlite.local.secure import admin_security
 from kraftlite.local.state import LocalCluster, LocalError
 from kraftlite.metadata.image import MetadataImage
@@ -28,6 +28,8 @@ class Live:
     def __init__(self, cluster: LocalCluster) -> None:
         self._cluster = cluster
         brokers = [node for node in cluster.nodes if node.kafka is not None]
+        if all(node.state == STOPPED for node in brokers):
+            raise LocalError(f"the cluster in {cluster.data_dir} does not answer (none of its brokers runs)")
         brokers.sort(key=lambda node: node.state != RUNNING)
         self._client: ClusterClient = cluster_at(",".join(str(node.kafka) for node in brokers), admin_security(cluster))
         self._travelled: MetadataImage | None = None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, fields
+from functools import cache
 from typing import Any
 from uuid import UUID
 
@@ -29,7 +30,8 @@ LONG = "\x1b[31m" + "x" * 30_000
 
 @dataclass(frozen=True, kw_only=True)
 class Extreme:
-    """How the fields of a request are filled. `number` gets the struct layout of an integer."""
+    """How the fields of a request are filled. `number` gets the struct layout of an integer, and has one answer to each. `text`
+    may be another one each time."""
 
     name: str
     number: Callable[[str], int]
@@ -92,42 +94,62 @@ def arrays(schema: Any, before: tuple[str, ...] = ()) -> Iterator[tuple[str, ...
             yield from arrays(kind.type_, way)
 
 
+@dataclass(frozen=True, slots=True)
+class _Field:
+    """What a schema says of a field."""
+
+    name: str
+    tag: int | None
+    is_array: bool
+    schema: Any
+    """Of an entity; None: it is a primitive."""
+    kafka_type: str
+    optional: bool
+
+
+@cache
+def _fields(schema: Any) -> tuple[_Field, ...]:
+    """In the order in which they are written: those with a tag come last, by their tags."""
+    found = []
+    for field in fields(schema):
+        kind, tag = classify_field(field), get_field_tag(field)
+        entity = kind.type_ if isinstance(kind, EntityField | EntityTupleField) else None
+        kafka_type = str(field.metadata.get("kafka_type", ""))
+        found.append(_Field(field.name, None if tag is None else int(tag), kind.is_array, entity, kafka_type, is_optional(field)))
+    return tuple(sorted(found, key=lambda it: -1 if it.tag is None else it.tag))
+
+
 def _entity(schema: Any, how: Extreme, before: tuple[str, ...] = ()) -> bytes:
     flexible = bool(schema.__flexible__)
-    plain, tagged = [], []
-    for field in fields(schema):
-        tag = get_field_tag(field)
-        if tag is None:
-            plain.append(_field(field, flexible, how, is_optional(field), before))
-        else:
-            tagged.append((int(tag), _field(field, flexible, how, False, before)))
+    all_fields = _fields(schema)
+    plain = b"".join(_field(it, flexible, how, it.optional, before) for it in all_fields if it.tag is None)
     if not flexible:
-        return b"".join(plain)
-    if not how.tags:
-        tagged = []
+        return plain
+    tagged = [(it.tag, _field(it, flexible, how, False, before)) for it in all_fields if it.tag is not None] if how.tags else []
     tagged.append((77, b"unknown"))
     section = uvarint(len(tagged)) + b"".join(uvarint(tag) + uvarint(len(value)) + value for tag, value in sorted(tagged))
-    return b"".join(plain) + section
+    return plain + section
 
 
-def _field(field: Any, flexible: bool, how: Extreme, nullable: bool, before: tuple[str, ...]) -> bytes:
-    kind = classify_field(field)
+def _field(field: _Field, flexible: bool, how: Extreme, nullable: bool, before: tuple[str, ...]) -> bytes:
     way = (*before, field.name)
-    nested = isinstance(kind, EntityField | EntityTupleField)
 
     def one() -> bytes:
-        if nested:
-            return _entity(kind.type_, how, way)
-        return _value(str(field.metadata.get("kafka_type", "")), flexible, how, nullable and not kind.is_array)
+        if field.schema is not None:
+            return _entity(field.schema, how, way)
+        return _value(field.kafka_type, flexible, how, nullable and not field.is_array)
 
-    if kind.is_array:
+    if field.is_array:
         if nullable and how.nulls:
             return b"\x00" if flexible else struct.pack(">i", -1)
         count = max(0, how.entries)
         if how.longest and way != how.longest:
             count = int(way == how.longest[: len(way)])
-        return (uvarint(count + 1) if flexible else struct.pack(">i", count)) + b"".join(one() for _ in range(count))
-    if nested and nullable:
+        head = uvarint(count + 1) if flexible else struct.pack(">i", count)
+        if callable(how.text):
+            return head + b"".join(one() for _ in range(count))
+        return head + (one() * count if count else b"")  # they are equal
+    if field.schema is not None and nullable:
         return b"\xff" if how.nulls else b"\x01" + one()
     return one()
 

@@ -14,6 +14,8 @@ from typing import Any
 from tests.clients.program import Job, administer, librdkafka_login, main, security_of, tell
 
 KCAT = os.environ.get("KCAT", "kcat")
+BLOCK = 1024
+"""kcat reads standard input in blocks of so many bytes, and sends none of its lines before a block is full."""
 PAUSE_MS = 100
 """The pauses between attempts to reach a broker."""
 
@@ -55,7 +57,7 @@ def session(job: Job, stopped: threading.Event) -> None:
     number = 0
     while not stopped.wait(job["pause_ms"] / 1000) and process.poll() is None:
         with contextlib.suppress(BrokenPipeError):
-            process.stdin.write(f"v{number}\n")
+            process.stdin.write(f"v{number}".ljust(BLOCK) + "\n")
         number += 1
     process.kill()
     process.wait(30)

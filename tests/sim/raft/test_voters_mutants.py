@@ -73,23 +73,24 @@ def an_observer_acknowledges_what_is_not_durable(patch: Patch) -> None:
                                              "self.is_voter"))  # fmt: skip
 
 
-MUTANTS = (
-    a_removed_leader_counts_itself,
-    directories_do_not_count,
-    a_truncated_record_stays_in_force,
-    a_change_begins_before_the_last_is_committed,
-    a_snapshot_has_the_newest_voters,
-    a_loaded_snapshot_says_nothing_of_voters,
-    a_removed_leader_never_resigns,
-    an_observer_acknowledges_what_is_not_durable,
-)
+MUTANTS = {
+    a_removed_leader_counts_itself: 4,
+    directories_do_not_count: 1,
+    a_truncated_record_stays_in_force: 6,
+    a_change_begins_before_the_last_is_committed: 84,
+    a_snapshot_has_the_newest_voters: 12,
+    a_loaded_snapshot_says_nothing_of_voters: 2,
+    a_removed_leader_never_resigns: 15,
+    an_observer_acknowledges_what_is_not_durable: 1,
+}
+"""The seed that found it last is tried first; all others follow when it finds it no more."""
 
 
-@pytest.mark.parametrize("mutant", MUTANTS, ids=lambda it: it.__name__)
-def test_every_mutant_is_caught(mutant: Callable[[Patch], None]) -> None:
+@pytest.mark.parametrize(("mutant", "first"), MUTANTS.items(), ids=[it.__name__ for it in MUTANTS])
+def test_every_mutant_is_caught(mutant: Callable[[Patch], None], first: int) -> None:
     with Patch() as patch:
         mutant(patch)
-        for seed in range(SEEDS):
+        for seed in (first, *range(SEEDS)):
             try:
                 run_seed(seed)
             except Exception as found:  # noqa: BLE001 whatever ends a run has found it
