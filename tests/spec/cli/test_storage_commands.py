@@ -169,6 +169,8 @@ def test_dq_20_dq_22_a_quorum_is_formed_by_an_option(run: Run, tmp_path: Path, o
     assert (tmp_path / "data" / "bootstrap.checkpoint").exists()
     named = f"directory.id={DIRECTORY}" in (tmp_path / "data" / "meta.properties").read_text()
     assert named == (option[-1].startswith("1@"))
+    dumped = run("log", "dump", tmp_path / "data").output
+    assert '"type":"FEATURE_LEVEL_RECORD"' in dumped.replace(" ", ""), "what the cluster begins with is not left out"
     again = run("format", "-t", ID, "-c", path, "--override", f"log.dirs={tmp_path}/other", *option)
     assert again.exit_code == 0, "kraftlite's own command takes them too"
 
