@@ -30,7 +30,7 @@ from kraftlite.log.control import ControlType, control_type, decode_control
 from kraftlite.model.errors import ApiError, Fault
 
 SUFFIXES = (".log", ".checkpoint", ".index", ".timeindex", ".txnindex", ".snapshot")
-_LOG_FILE = re.compile(r"\d{20}(\.log|\.index|\.timeindex|\.txnindex|\.snapshot|-\d{10}\.checkpoint)")
+_LOG_FILE = re.compile(r"\d{20}(\.log|\.index|\.timeindex|\.txnindex|\.snapshot|-\d{10}\.checkpoint)|bootstrap\.checkpoint")
 _CODECS = {0: "none", 1: "gzip", 2: "snappy", 3: "lz4", 4: "zstd"}
 _METADATA_PREFIX = "__cluster_metadata-"
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import random
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -94,6 +95,7 @@ def random_uuid() -> None:
     help="A SCRAM user with whom the cluster begins; the same on each controller. Instead of password: salt, saltedpassword.",
 )
 @click.option("--kraft-version", type=int, hidden=True)
+@click.option("--feature", multiple=True, hidden=True)
 def format_storage(
     config: Path | None,
     override: tuple[str, ...],
@@ -105,6 +107,7 @@ def format_storage(
     initial_controllers: str | None,
     add_scram: tuple[str, ...],
     kraft_version: int | None,
+    feature: tuple[str, ...],
 ) -> None:
     """Prepare a node's directories for their first start."""
     if config is None and "KAFKA_PROCESS_ROLES" not in os.environ:
@@ -119,7 +122,8 @@ def format_storage(
     if initial_controllers is None and not standalone and not no_initial_controllers:
         initial_controllers = os.environ.get(INITIAL_VARIABLE)
     forming = _formation(loaded, standalone, initial_controllers, no_initial_controllers, kraft_version)
-    for line in _format(loaded, cluster_id, release_version, ignore_formatted, forming, add_scram):
+    features = {name: int(level) for name, _, level in (item.partition("=") for item in feature)}
+    for line in _format(loaded, cluster_id, release_version, ignore_formatted, forming, add_scram, features):
         click.echo(line)
 
 
@@ -148,6 +152,7 @@ def _format(
     ignore_formatted: bool,
     forming: Formation | None = None,
     add_scram: tuple[str, ...] = (),
+    features: Mapping[str, int] | None = None,
 ) -> list[str]:
     from kraftlite.host.disk import HostDisk
     from kraftlite.node import storage
@@ -159,6 +164,7 @@ def _format(
                 loaded,
                 cluster_id,
                 release_version=release_version,
+                features=features,
                 ignore_formatted=ignore_formatted,
                 forming=forming,
                 add_scram=add_scram,

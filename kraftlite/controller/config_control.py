@@ -26,6 +26,7 @@ from kraftlite.model.group_configs import (
     validate_group_configs,
 )
 from kraftlite.model.ids import NodeId, node_id_of
+from kraftlite.model.limits import MAX_STRING_BYTES
 from kraftlite.model.messages.controller import (
     AlterConfigOp,
     AlterConfigsRequest,
@@ -339,6 +340,7 @@ class ConfigControl:
             if value != current.get(name) or (rewrites and value is not None):
                 records.append(ConfigRecord(resource_type=resource[0], resource_name=resource[1], name=name, value=value))
         self._check_elr(records)
+        self._check_sizes(wanted.values())
         after = {name: value for name, value in current.items() if name not in wanted}
         after.update({name: value for name, value in wanted.items() if value is not None})
         if resource[0] == _TOPIC:
@@ -353,6 +355,13 @@ class ConfigControl:
             self._validate_broker(resource, wanted)
         self._check_exists(resource)
         return records
+
+    @staticmethod
+    def _check_sizes(values: Iterable[str | None]) -> None:
+        """A list that grows by appending may become longer than a record can hold."""
+        if any(value is not None and len(value.encode()) > MAX_STRING_BYTES for value in values):
+            limit = f"the maximum value size of {MAX_STRING_BYTES} bytes."
+            raise ApiError(ErrorCode.INVALID_CONFIG, f"The configuration value cannot be added because it exceeds {limit}")
 
     @staticmethod
     def _validate_broker(resource: Resource, wanted: Mapping[str, str | None]) -> None:

@@ -196,12 +196,14 @@ class PartitionChangeBuilder:
         return old.isr if len(old.isr) == 1 else ()
 
     def _complete_reassignment(self) -> None:
-        """Finish when every target replica is in the ISR, and someone is left in it (CM-42)."""
+        """Finish when every replica that is added is in the ISR: one that stays and is not in sync is as far from it as before.
+        Where the replication factor falls every target replica must be, so that the ISR does not shrink with it (CM-42)."""
         if not self.adding and not self.removing:
             return
         replicas = tuple(replica for replica in self.replicas if replica not in self.removing)
         isr = tuple(member for member in self.isr if member not in self.removing)
-        if not isr or not replicas or any(replica not in isr for replica in replicas):
+        awaited = replicas if len(self.adding) < len(self.removing) else self.adding
+        if not isr or not replicas or any(replica not in isr for replica in awaited):
             return
         if self.directories:
             by_replica = dict(zip(self.replicas, self.directories, strict=True))

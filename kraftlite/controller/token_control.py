@@ -75,20 +75,25 @@ class TokenControl:
 
     def renew(self, request: RenewDelegationTokenRequest, wall_ms: int) -> ControllerResult[ChangedDelegationTokenResponse]:
         """Raises ApiError."""
-        token = self._token(request.hmac, request.requester, wall_ms)
+        token = self._token(request.hmac)
+        _check_lasts(token, wall_ms)
+        _check_may_renew(token, request.requester)
         period_ms = self._times.expiry_ms
         if request.period_ms > 0:
             period_ms = min(period_ms, request.period_ms)
         return self._until(token, min(token.max_timestamp_ms, wall_ms + period_ms))
 
     def expire(self, request: ExpireDelegationTokenRequest, wall_ms: int) -> ControllerResult[ChangedDelegationTokenResponse]:
-        """Raises ApiError."""
-        token = self._token(request.hmac, request.requester, wall_ms)
-        if request.period_ms < 0:  # KAFKA-17315
-            response = ChangedDelegationTokenResponse(expiry_ms=request.period_ms)
+        """A negative period removes the token at once, also one that has expired and is not swept yet (KAFKA-17315). Raises
+        ApiError."""
+        token = self._token(request.hmac)
+        _check_may_renew(token, request.requester)
+        if request.period_ms < 0:
+            response = ChangedDelegationTokenResponse(expiry_ms=wall_ms)
             return ControllerResult(
                 records=[RemoveDelegationTokenRecord(token_id=token.token_id)], response=response, atomic=True
             )
+        _check_lasts(token, wall_ms)
         return self._until(token, min(token.max_timestamp_ms, wall_ms + request.period_ms))
 
     def sweep(self, wall_ms: int) -> ControllerResult[bool]:
@@ -116,16 +121,12 @@ class TokenControl:
             raise ApiError(ErrorCode.DELEGATION_TOKEN_AUTH_DISABLED, "Delegation Token feature is not enabled.")
         return self._secret
 
-    def _token(self, code: bytes, requester: str, wall_ms: int) -> DelegationTokenRecord:
+    def _token(self, code: bytes) -> DelegationTokenRecord:
         self._enabled()
         token_id = self._ids.get(code)
         token = None if token_id is None else self.tokens.get(token_id)
         if token is None:
             raise ApiError(ErrorCode.DELEGATION_TOKEN_NOT_FOUND, "Delegation Token is not found on server.")
-        if has_expired(token, wall_ms):
-            raise ApiError(ErrorCode.DELEGATION_TOKEN_EXPIRED, "Delegation Token is expired.")
-        if not may_renew(token, requester):
-            raise ApiError(ErrorCode.DELEGATION_TOKEN_OWNER_MISMATCH, "Specified Principal is not valid Owner/Renewer.")
         return token
 
     @staticmethod
@@ -140,3 +141,13 @@ class TokenControl:
             token_id=token.token_id,
         )
         return ControllerResult(records=[changed], response=ChangedDelegationTokenResponse(expiry_ms=expiry_ms), atomic=True)
+
+
+def _check_lasts(token: DelegationTokenRecord, wall_ms: int) -> None:
+    if has_expired(token, wall_ms):
+        raise ApiError(ErrorCode.DELEGATION_TOKEN_EXPIRED, "Delegation Token is expired.")
+
+
+def _check_may_renew(token: DelegationTokenRecord, requester: str) -> None:
+    if not may_renew(token, requester):
+        raise ApiError(ErrorCode.DELEGATION_TOKEN_OWNER_MISMATCH, "Specified Principal is not valid Owner/Renewer.")

@@ -140,9 +140,9 @@ def _of_partition(item: Item) -> str | None:
         or new.adding_replicas != old.adding_replicas
         or new.removing_replicas != old.removing_replicas
     ):
-        if old.adding_replicas or old.removing_replicas:
-            return f"operation:alter_partition broker={old.leader}" if new.leader is not None else None
-        return "operation:alter_partition_reassignments"
+        if not _ends_move(old, new):  # it begins, is cancelled, or has another target now
+            return "operation:alter_partition_reassignments"
+        return f"operation:alter_partition broker={old.leader}" if None not in (old.leader, new.leader) else None
     if record.leader is not UNCHANGED and new.leader != old.leader:
         if new.recovering and new.leader not in old.isr:
             return "operation:elect_unclean"
@@ -152,6 +152,12 @@ def _of_partition(item: Item) -> str | None:
     if new.isr != old.isr and new.leader is not None:
         return f"operation:alter_partition broker={new.leader}"
     return None
+
+
+def _ends_move(old: PartitionRegistration, new: PartitionRegistration) -> bool:
+    """Return whether a reassignment has come to its target."""
+    under_way = bool(old.adding_replicas or old.removing_replicas) and not (new.adding_replicas or new.removing_replicas)
+    return under_way and new.replicas == tuple(it for it in old.replicas if it not in old.removing_replicas)
 
 
 _ALONE: Final = {

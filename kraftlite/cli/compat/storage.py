@@ -11,6 +11,7 @@ from kraftlite.cli.compat.features import feature_dependencies, version_mapping
 from kraftlite.cli.compat.tool import Parser, ToolError, UsageError
 from kraftlite.cli.features import level_of, level_text
 from kraftlite.metadata.features import KRAFT_VERSION, METADATA_VERSION
+from kraftlite.model.limits import MAX_INT16
 
 
 def _parser() -> Parser:
@@ -71,13 +72,11 @@ def _format(options: argparse.Namespace) -> int:
         name, equals, text = item.partition("=")
         if not equals:
             raise UsageError(f"Can't parse feature=level string {item}: equals sign not found.")
-        if name == KRAFT_VERSION:
-            if not text.isdecimal():
-                raise UsageError(f"Can't parse feature=level string {item}: unable to parse {text} as a short.")
-            arguments += ["--kraft-version", text]
-            continue
         if name != METADATA_VERSION:
-            raise ToolError(f"--feature {item}: only {METADATA_VERSION} can be chosen when formatting")
+            if not (text.isascii() and text.isdecimal() and int(text) <= MAX_INT16):
+                raise UsageError(f"Can't parse feature=level string {item}: unable to parse {text} as a short.")
+            arguments += ["--kraft-version", text] if name == KRAFT_VERSION else [f"--feature={name}={text}"]
+            continue
         if release is not None:
             raise UsageError(f"{METADATA_VERSION} is given both with --release-version and with --feature")
         try:

@@ -18,7 +18,7 @@ from kraftlite.metadata.registrations import PartitionRegistration
 from kraftlite.model.errors import ErrorCode as E
 from kraftlite.model.ids import NodeId
 from kraftlite.model.messages import controller as m
-from kraftlite.sim.checkers.model import MetadataState, changed_partition
+from kraftlite.sim.checkers.model import MetadataState, awaited, changed_partition
 from kraftlite.sim.checkers.placements import first_directories, is_well_placed
 from kraftlite.sim.workloads.admin_values import OF_TOPICS, UNKNOWN_KEY, Values
 
@@ -341,9 +341,10 @@ def _moving(old: PartitionRegistration, new: PartitionRegistration, before: Node
         before, abandoned = (*before, *abandoned), []
     leaving = {it for it in before if it not in target}
     staying = [it for it in old.isr if it not in abandoned]
-    if all(it in staying for it in target):
-        return new.replicas == target and not new.adding_replicas and not new.removing_replicas and set(new.isr) == set(target)
     coming = {it for it in target if it not in before}
+    in_sync = {it for it in staying if it not in leaving}
+    if (coming or leaving) and in_sync and all(it in staying for it in awaited(coming, leaving, target)):
+        return new.replicas == target and not new.adding_replicas and not new.removing_replicas and set(new.isr) == in_sync
     return (
         new.replicas[: len(target)] == target
         and set(new.replicas[len(target) :]) == leaving

@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 from kraftlite.metadata import records as r
 from kraftlite.metadata.registrations import PartitionRegistration
 from kraftlite.sim.checkers.facts import MetadataChecker
-from kraftlite.sim.checkers.model import MetadataState
+from kraftlite.sim.checkers.model import MetadataState, awaited, target_of
 from kraftlite.sim.checkers.views import Entry
 
 
@@ -48,8 +48,9 @@ def _changed(record: r.PartitionChangeRecord, old: PartitionRegistration, new: P
         return "a replica is both added and removed"
     if new.adding_replicas or new.removing_replicas or not (old.adding_replicas or old.removing_replicas):
         return None
-    target = tuple(it for it in old.replicas if it not in old.removing_replicas)
-    if new.replicas == target and not new.recovering and any(it not in new.isr for it in target):
+    target = target_of(old)
+    late = [it for it in awaited(old.adding_replicas, old.removing_replicas, target) if it not in new.isr]
+    if new.replicas == target and not new.recovering and late:
         return f"a move to {target} ends, though only {new.isr} are in sync"
     return None
 

@@ -7,7 +7,7 @@ dataclasses, and none of their code that merges or applies. Every state is kept,
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, TypeAlias
 from uuid import UUID
@@ -89,7 +89,22 @@ def completes_a_move(old: PartitionRegistration, new: PartitionRegistration) -> 
     """Return whether the change ends a reassignment whose last replica its leader has found in sync: the leader is chosen
     among those that are in sync then, and the former leader may be none of them any more (CM-42, CM-43)."""
     moved = bool(old.adding_replicas or old.removing_replicas) and not (new.adding_replicas or new.removing_replicas)
-    return moved and not new.recovering and len(new.isr) == len(new.replicas)
+    if not moved or new.recovering:
+        return False
+    if len(new.isr) == len(new.replicas):
+        return True
+    target = target_of(old)
+    return new.replicas == target and all(it in new.isr for it in awaited(old.adding_replicas, old.removing_replicas, target))
+
+
+def target_of(partition: PartitionRegistration) -> tuple[NodeId, ...]:
+    """Return the replicas at the end of the move that is under way."""
+    return tuple(it for it in partition.replicas if it not in partition.removing_replicas)
+
+
+def awaited(adding: Collection[NodeId], removing: Collection[NodeId], target: Sequence[NodeId]) -> Collection[NodeId]:
+    """Return who must be in sync before a move ends: those that it adds; all, where it takes away more than it adds (CM-42)."""
+    return target if len(adding) < len(removing) else adding
 
 
 def changed_partition(before: PartitionRegistration, change: r.PartitionChangeRecord) -> PartitionRegistration:

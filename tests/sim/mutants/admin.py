@@ -161,14 +161,14 @@ def former_id_still_served(patch: Patch) -> None:
 @mutant("move-ends-early", "a reassignment ends before all new replicas are in sync", expects=("52", "50"))
 def move_ends_early(patch: Patch) -> None:
     """CM-42; KAFKA-14190's class: data is deleted where it was, and is not yet where it should be."""
-    rule = "any(replica not in isr for replica in replicas)"
+    rule = "any(replica not in isr for replica in awaited)"
     patch.edit(PartitionChangeBuilder, "_complete_reassignment", (rule, f"(not self._old.adding_replicas and {rule})"))
 
 
 @mutant("move-needs-no-catching-up", "a reassignment is over as soon as it is asked for", expects=("50",))
 def move_needs_no_catching_up(patch: Patch) -> None:
     """CM-41: replicas that have nothing yet are all that the partition has."""
-    rule = "if not isr or not replicas or any(replica not in isr for replica in replicas):"
+    rule = "if not isr or not replicas or any(replica not in isr for replica in awaited):"
     patch.edit(PartitionChangeBuilder, "_complete_reassignment", (rule, "if not isr or not replicas:"))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from kraftlite.controller import token_control
 from kraftlite.controller.token_control import TokenControl
 from kraftlite.node import storage
 from kraftlite.security.scram import ScramServer
@@ -65,7 +66,7 @@ def expired_token_logs_in(patch: Patch) -> None:
 @mutant("anybody-renews-a-token", "whoever has the code of a token renews or ends it", expects=("95",))
 def anybody_renews_a_token(patch: Patch) -> None:
     """KIP-48: its owner and its renewers may."""
-    patch.edit(TokenControl, "_token", ("if not may_renew(token, requester):", "if False:"))
+    patch.edit(token_control, "_check_may_renew", ("if not may_renew(token, requester):", "if False:"))
 
 
 @mutant("token-renewed-for-ever", "a token that is renewed outlives its longest life", expects=("95",))

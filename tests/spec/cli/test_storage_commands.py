@@ -11,6 +11,9 @@ import pytest
 from click.testing import CliRunner, Result
 
 from kraftlite.cli.main import cli
+from kraftlite.host.disk import HostDisk
+from kraftlite.metadata.records import FeatureLevelRecord
+from kraftlite.node.storage import read_bootstrap
 
 Run = Callable[..., Result]
 ID = "xAnarm01TwSKb6sp_r7iNQ"
@@ -166,6 +169,8 @@ def test_dq_20_dq_22_a_quorum_is_formed_by_an_option(run: Run, tmp_path: Path, o
     assert (tmp_path / "data" / "bootstrap.checkpoint").exists()
     named = f"directory.id={DIRECTORY}" in (tmp_path / "data" / "meta.properties").read_text()
     assert named == (option[-1].startswith("1@"))
+    dumped = run("log", "dump", tmp_path / "data").output
+    assert '"type":"FEATURE_LEVEL_RECORD"' in dumped.replace(" ", ""), "what the cluster begins with is not left out"
     again = run("format", "-t", ID, "-c", path, "--override", f"log.dirs={tmp_path}/other", *option)
     assert again.exit_code == 0, "kraftlite's own command takes them too"
 
@@ -212,6 +217,35 @@ def test_dq_21_the_feature_of_dynamic_quorums(run: Run, config: Path, level: str
     done = run("compat", "kafka-storage", "format", "-t", ID, "-c", config, "--feature", f"kraft.version={level}")
     assert done.exit_code == status
     assert ("Cannot set kraft.version to 1 unless" in done.output) == bool(status)
+
+
+def test_to_05_features_of_a_new_cluster(run: Run, config: Path, tmp_path: Path) -> None:
+    """A level that is given counts; 0 leaves a feature out that the release has otherwise; the others are the release's."""
+    options = ("--release-version", "4.0", "-f", "eligible.leader.replicas.version=1", "-f", "group.version=0")
+    done = run("compat", "kafka-storage", "format", "-t", ID, "-c", config, *options)
+    assert done.exit_code == 0, done.output
+    records = read_bootstrap(HostDisk(), f"{tmp_path}/a")
+    assert {it.name: it.level for it in records if isinstance(it, FeatureLevelRecord)} == {
+        "metadata.version": 25,
+        "eligible.leader.replicas.version": 1,
+        "transaction.version": 2,
+    }
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (("-r", "3.9", "-f", "eligible.leader.replicas.version=1"), "depends on metadata.version level 23"),
+        (("-f", "nonsense=1"), "Unsupported feature: nonsense. Supported features are: "),
+        (("-f", "transaction.version=9"), "transaction.version=9: allowed is a level from 0 to 2"),
+        (("-f", "group.version=x"), "Can't parse feature=level string group.version=x: unable to parse x as a short."),
+        (("-f", "group.version"), "equals sign not found"),
+    ],
+)
+def test_to_05_features_that_there_are_not(run: Run, config: Path, tmp_path: Path, options: tuple[str, ...], said: str) -> None:
+    refused = run("compat", "kafka-storage", "format", "-t", ID, "-c", config, *options)
+    assert refused.exit_code == 1 and said in refused.output
+    assert "Traceback" not in refused.output and not (tmp_path / "a").exists()
 
 
 def test_config_keys_says_what_becomes_of_each_key(run: Run) -> None:

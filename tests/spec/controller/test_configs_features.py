@@ -70,6 +70,31 @@ def test_cm_47_a_bad_key_stops_its_resource_only(world: World) -> None:
     assert configs(world, TOPIC, "u") == {"retention.ms": "6"}
 
 
+def test_cm_47_a_list_that_grows_beyond_what_a_record_holds_stops_its_resource_only(world: World) -> None:
+    world.create("u")
+    throttled = "leader.replication.throttled.replicas"
+    assert change(world, TOPIC, "t", (throttled, APPEND, ",".join(f"{index}:1" for index in range(4000)))) is ErrorCode.NONE
+    before = configs(world)
+    request = m.IncrementalAlterConfigsRequest(
+        resources=tuple(
+            m.ConfigResourceChange(
+                resource_type=TOPIC, resource_name=name, changes=(m.ConfigChange(name=key, op=op, value=value),)
+            )
+            for name, key, op, value in (
+                ("t", throttled, APPEND, ",".join(f"{index}:2" for index in range(4000))),
+                ("u", "retention.ms", SET, "5"),
+            )
+        ),
+        validate_only=False,
+        timeout_ms=1000,
+    )
+    answer = world.submit("test", lambda _now: world.state.configs.incremental_alter(request))
+    world.settle()
+    assert [one.error for one in answer.value.resources] == [ErrorCode.INVALID_CONFIG, ErrorCode.NONE]
+    assert "maximum value size of 32767 bytes" in (answer.value.resources[0].message or "")
+    assert configs(world) == before and configs(world, name="u") == {"retention.ms": "5"}
+
+
 def test_cm_48_resources(world: World) -> None:
     assert change(world, TOPIC, "no", ("retention.ms", SET, "5")) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     assert change(world, BROKER, "one", ("log.retention.ms", SET, "5")) is ErrorCode.INVALID_REQUEST

@@ -59,7 +59,7 @@ def test_cm_41_start_keeps_leader_and_isr(world: World) -> None:
     world.check()
 
 
-def test_cm_42_completes_when_every_target_replica_is_in_the_isr(world: World) -> None:
+def test_cm_42_completes_when_every_added_replica_is_in_the_isr(world: World) -> None:
     assert move(world, 4, 5, 1) is ErrorCode.NONE
     world.alter_partition([1, 2, 3, 4])
     assert world.partition().replicas == (4, 5, 1, 2, 3)
@@ -73,7 +73,24 @@ def test_cm_42_completes_when_every_target_replica_is_in_the_isr(world: World) -
     world.check()
 
 
-def test_cm_42_a_kept_replica_that_is_not_in_sync_holds_the_completion_up(world: World) -> None:
+@pytest.mark.parametrize("target", [(1, 2, 3, 4), (2, 1, 4), (2, 4, 5)])
+def test_cm_42_a_kept_replica_that_is_not_in_sync_does_not_hold_the_completion_up(world: World, target: tuple[int, ...]) -> None:
+    """KAFKA-19975: broker 2 is away, and another one's replica moves."""
+    world.alter_partition([1, 3])
+    assert move(world, *target) is ErrorCode.NONE
+    added = [broker for broker in target if broker > 3]
+    if len(added) > 1:
+        world.alter_partition([1, 3, added[0]])
+        assert listed(world) != [], "the other one is not in sync yet"
+    world.alter_partition([1, 3, *added])
+    after = world.partition()
+    assert (after.replicas, after.adding_replicas, after.removing_replicas) == (target, (), ())
+    assert sorted(after.isr) == [broker for broker in sorted(target) if broker != 2]
+    assert after.leader in after.isr and listed(world) == []
+    world.check()
+
+
+def test_cm_42_where_the_factor_falls_a_kept_replica_that_is_not_in_sync_holds_the_completion_up(world: World) -> None:
     world.alter_partition([1, 2])
     assert move(world, 1, 3) is ErrorCode.NONE
     assert world.partition().removing_replicas == (2,)

@@ -99,13 +99,16 @@ def test_it_is_renewed_until_its_longest_life_is_over() -> None:
 
 
 def test_it_is_ended_at_once_or_later() -> None:
-    """KAFKA-17315: a negative period removes it."""
+    """KAFKA-17315: a negative period removes it, also when it has expired and nobody has swept it yet."""
     found = Tokens()
     token = found.create()
     assert found.expire(token.hmac, NOW_MS, by=BOB, period=300) == NOW_MS + 300
     assert found.expire(token.hmac, NOW_MS, period=99_999) == NOW_MS + 10_000
-    assert found.expire(token.hmac, NOW_MS) == -1 and found.tokens == {}
+    assert found.expire(token.hmac, NOW_MS + 7) == NOW_MS + 7 and found.tokens == {}
     assert refused(lambda: found.expire(token.hmac, NOW_MS)) is ErrorCode.DELEGATION_TOKEN_NOT_FOUND
+    old = found.create()
+    assert refused(lambda: found.expire(old.hmac, NOW_MS + 1_001, by=CAROL)) is ErrorCode.DELEGATION_TOKEN_OWNER_MISMATCH
+    assert found.expire(old.hmac, NOW_MS + 1_001) == NOW_MS + 1_001 and found.tokens == {}
 
 
 def test_who_may_not_and_what_is_not_there() -> None:
@@ -114,7 +117,7 @@ def test_who_may_not_and_what_is_not_there() -> None:
     for call in (found.renew, found.expire):
         assert refused(lambda call=call: call(b"x" * 64, NOW_MS)) is ErrorCode.DELEGATION_TOKEN_NOT_FOUND  # type: ignore[misc]
         assert refused(lambda call=call: call(code, NOW_MS, by=CAROL)) is ErrorCode.DELEGATION_TOKEN_OWNER_MISMATCH  # type: ignore[misc]
-        assert refused(lambda call=call: call(code, NOW_MS + 1_001)) is ErrorCode.DELEGATION_TOKEN_EXPIRED  # type: ignore[misc]
+        assert refused(lambda call=call: call(code, NOW_MS + 1_001, period=1)) is ErrorCode.DELEGATION_TOKEN_EXPIRED  # type: ignore[misc]
     disabled = Tokens(secret=None)
     for refusal in (disabled.create, lambda: disabled.renew(code, NOW_MS), lambda: disabled.expire(code, NOW_MS)):
         assert refused(refusal) is ErrorCode.DELEGATION_TOKEN_AUTH_DISABLED

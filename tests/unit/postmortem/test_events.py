@@ -123,9 +123,22 @@ LEADERS_2 = [change(0, leader=N2), change(1, leader=N2)]
         ([], [change(leader=NodeId(3))], [None]),
         ([], [change(replicas=nodes(2, 3), isr=nodes(2, 3), leader=N2)], ["operation:alter_partition_reassignments"]),
         (
-            [change(replicas=nodes(1, 2, 3, 4), adding_replicas=nodes(4))],
-            [change(replicas=nodes(1, 2, 4), adding_replicas=(), isr=nodes(1, 2, 4))],
+            [change(replicas=nodes(1, 2, 3, 4), adding_replicas=nodes(4), removing_replicas=nodes(3))],
+            [change(replicas=nodes(1, 2, 4), adding_replicas=(), removing_replicas=(), isr=nodes(1, 2, 4))],
             ["operation:alter_partition broker=1"],
+        ),
+        # A client cancels a reassignment, or asks for another one, whether anybody leads or not.
+        *(
+            (
+                [change(replicas=nodes(1, 2, 3, 4), adding_replicas=nodes(4), removing_replicas=nodes(3), **before)],
+                [change(**record, **after)],
+                ["operation:alter_partition_reassignments"],
+            )
+            for record in (
+                {"replicas": nodes(1, 2, 3), "adding_replicas": (), "removing_replicas": ()},
+                {"replicas": nodes(1, 4, 2, 3), "removing_replicas": nodes(2, 3)},
+            )
+            for before, after in (({}, {}), ({"leader": None}, {}), ({"leader": None}, {"leader": N2, "recovering": True}))
         ),
         ([], topic("b", 2), ["operation:create_topics"] * 2),
         (
@@ -150,6 +163,14 @@ def test_to_42_causes_are_concluded(
     if before:
         log.add(1500, *before)
     assert causes(log, *records) == expected
+
+
+def test_a_move_that_is_cancelled_while_nobody_leads_is_told(log: MetadataLog) -> None:
+    log.add(2000, change(replicas=nodes(1, 2, 3, 4), adding_replicas=nodes(4)))
+    log.add(2500, change(leader=None, isr=nodes(4)))
+    log.add(3000, change(replicas=nodes(1, 2, 3), adding_replicas=(), leader=N2, isr=nodes(2), recovering=True))
+    found = [story for story in stories(log, "partition", "a-0") if story.kind == "reassigned"]
+    assert [story.title for story in found] == ["a-0: the reassignment of 1,2,3 to 1,2,3 was cancelled in 1.0 s"]
 
 
 def test_a_fencing_tells_what_it_moved(log: MetadataLog) -> None:
