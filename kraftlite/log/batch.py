@@ -239,7 +239,7 @@ def build_batch(
         attributes,
         last_offset_delta,
         timestamp_ms,
-        timestamp_ms + latest if timestamp_ms >= 0 else NO_TIMESTAMP,
+        max(timestamp_ms + latest, NO_TIMESTAMP),
         producer_id,
         producer_epoch,
         base_sequence,
@@ -348,10 +348,10 @@ def _end_of_record(data: bytes, position: int) -> int | None:
 
 
 def record_timestamp(header: BatchHeader, record: Record) -> int:
-    """A record's timestamp as a consumer sees it."""
+    """A record's timestamp as a consumer sees it: before 1970, too."""
     if header.is_log_append_time:
         return header.max_timestamp
-    return header.base_timestamp + record.timestamp_delta if header.base_timestamp >= 0 else NO_TIMESTAMP
+    return header.base_timestamp + record.timestamp_delta
 
 
 def write_varint(out: bytearray, value: int) -> None:
