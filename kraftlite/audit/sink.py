@@ -93,7 +93,8 @@ class Seen:
         if not it.transactional or it.producer is None:
             return
         self.rows_of[it.producer] += 1
-        found = next((stamped(value) for name, value in it.record.headers if name == STAMP), None)
+        own = next((value for name, value in reversed(it.record.headers) if name == STAMP), None)
+        found = stamped(own)  # in front of it there may be those of queries that have written the row elsewhere
         if found is not None:
             place, index = found
             if place not in self.indexes:
