@@ -509,15 +509,6 @@ def test_a_timestamp_that_spark_cannot_hold_is_an_error(base: int, delta: int) -
         assert rows(parse(data)) == expected(data)
 
 
-@pytest.mark.parametrize("base", [-86_400_000, -1_000, -1])
-def test_times_before_1970_are_the_records_own(base: int) -> None:
-    """Kafka adds what a record says to what its batch says, whatever their signs: only a sum of -1 is no time."""
-    records_ = [Record(b"k", b"v"), Record(b"k", b"v", timestamp_delta=3_000, offset_delta=1)]
-    data = build_batch(records_, timestamp_ms=base)
-    assert [it["timestamp"] for it in rows(parse(data))] == [base * 1000, (base + 3_000) * 1000]
-    assert rows(parse(data)) == expected(data)
-
-
 def test_parsers() -> None:
     data = build_batch([Record(b"k", b"v")], timestamp_ms=NOW_MS)
     assert parse_records(data, tp=ORDERS, start=0, end=9) == parse(data, end=9)

@@ -1,0 +1,22 @@
+"""Records from before 1970, which Kafka's brokers take from clients that send them.
+
+Source: Kafka's DefaultRecord.readFrom.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+pytest.importorskip("pyarrow")
+
+from kraftlite.log.batch import Record, build_batch  # noqa: E402
+from tests.unit.columns.test_records import expected, parse, rows  # noqa: E402
+
+
+@pytest.mark.parametrize("base", [-86_400_000, -1_000, -1])
+def test_times_before_1970_are_the_records_own(base: int) -> None:
+    """Kafka adds what a record says to what its batch says, whatever their signs: only a sum of -1 is no time."""
+    records_ = [Record(b"k", b"v"), Record(b"k", b"v", timestamp_delta=3_000, offset_delta=1)]
+    data = build_batch(records_, timestamp_ms=base)
+    assert [it["timestamp"] for it in rows(parse(data))] == [base * 1000, (base + 3_000) * 1000]
+    assert rows(parse(data)) == expected(data)
