@@ -9,8 +9,8 @@ import pytest
 
 pytest.importorskip("pyarrow")
 
-from kraftlite.log.batch import Record, build_batch  # noqa: E402
-from tests.unit.columns.test_records import expected, parse, rows  # noqa: E402
+from kraftlite.log.batch import Record, build_batch
+from tests.unit.columns.test_records import expected, parse, rows
 
 
 @pytest.mark.parametrize("base", [-86_400_000, -1_000, -1])
