@@ -271,7 +271,7 @@ def retained_batch(header: BatchHeader, records: Sequence[Record], *, delete_hor
     for record in records:
         _write_record(body, record._replace(timestamp_delta=record.timestamp_delta + shift), record.offset_delta)
     packed = codecs.compress(header.codec, bytes(body)) if header.codec else bytes(body)
-    latest = max((record_timestamp(header, record) for record in records), default=NO_TIMESTAMP)
+    latest = max((NO_TIMESTAMP, *(record_timestamp(header, record) for record in records)))
     return _repacked(header, attributes, base_ms, latest, packed, len(records))
 
 
