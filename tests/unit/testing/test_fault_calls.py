@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 
 import pytest
 
@@ -66,7 +66,8 @@ def test_answers_of_brokers_that_do_not_run_cannot_be_changed() -> None:
 
 
 def test_a_wait_for_none_of_the_states_is_an_error() -> None:
-    for states in ((), []):
+    nothing: tuple[Collection[str], ...] = ((), [])
+    for states in nothing:
         for coordinator in (None, 4):
             with pytest.raises(ValueError, match="nothing to wait for"):
                 WantedTransaction(transactional_id="t", state=states, coordinator=coordinator)
