@@ -28,6 +28,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
+from kraftlite.client.errors import ClientError
 from kraftlite.client.kafka_client import KafkaClient
 from kraftlite.exactly_once.listing import decisions, fates, newest
 from kraftlite.exactly_once.outcomes import Outcome, outcomes
@@ -93,7 +94,8 @@ class Seen:
         if not it.transactional or it.producer is None:
             return
         self.rows_of[it.producer] += 1
-        found = next((stamped(value) for name, value in it.record.headers if name == STAMP), None)
+        own = next((value for name, value in reversed(it.record.headers) if name == STAMP), None)
+        found = stamped(own)  # in front of it there may be those of queries that have written the row elsewhere
         if found is not None:
             place, index = found
             if place not in self.indexes:
@@ -134,13 +136,16 @@ def audit_sink(
     client: KafkaClient, topics: Sequence[str], state_topic: str, *, query: str | None = None, lacking: bool = False
 ) -> SinkReport:
     """Judge all queries of a state topic, or one. `topics`: all that they write to. `lacking`: old rows may be missing in them,
-    since a topic is compacted. Raises ClientError, UnknownTopic; BadRecord when the state topic has other records in it."""
+    since a topic is compacted. Raises ClientError, also for a query that nobody knows; UnknownTopic; BadRecord when the state
+    topic has other records in it."""
     before = decisions(client, state_topic)
     ended = {name: fates(client, state_topic, it) for name, it in newest(before).items()}
     seen = look(client, topics)
     seen.lacking = seen.lacking or lacking
     after = decisions(client, state_topic)
     names = sorted({it.query for it in (*before, *after)} | {it.query for it in seen.indexes})
+    if query is not None and query not in names:
+        raise ClientError(f"{state_topic} has no decision of query {query}, and no row of it is visible; try kraftlite sink list")
     wanted = names if query is None else [query]
     found: list[Finding] = []
     transactions = 0

@@ -328,16 +328,15 @@ class _Part:
         return CorruptBatch(int(self._headers["base_offset"][index]), why)
 
     def _timestamps(self, delta: I64) -> I64:
-        """Return timestamps in ms, as a consumer sees them: the batch's when it is the time of the append; -1 in a batch that
-        has no base."""
+        """Return timestamps in ms, as a consumer sees them: the batch's when it is the time of the append."""
         base = self._headers["base_timestamp"]
-        appended = self._headers["attributes"] & TIMESTAMP_TYPE_BIT != 0
         found: I64 = self._per_record(base) + delta
-        if int(base.max()) > _MAX_TIMESTAMP_MS or int(np.abs(delta).max()) > _MAX_TIMESTAMP_MS:
-            found[(self._per_record(base) > _MAX_TIMESTAMP_MS) | (np.abs(delta) > _MAX_TIMESTAMP_MS)] = _NOT_HELD
-        if appended.any() or (base < 0).any():
-            fixed = np.where(appended, self._headers["max_timestamp"], -1)
-            return np.where(self._per_record(appended | (base < 0)), self._per_record(fixed), found)
+        beyond = (base > _MAX_TIMESTAMP_MS) | (base < -_MAX_TIMESTAMP_MS)
+        if beyond.any() or int(delta.max()) > _MAX_TIMESTAMP_MS or int(delta.min()) < -_MAX_TIMESTAMP_MS:
+            found[self._per_record(beyond) | (delta > _MAX_TIMESTAMP_MS) | (delta < -_MAX_TIMESTAMP_MS)] = _NOT_HELD
+        appended = self._headers["attributes"] & TIMESTAMP_TYPE_BIT != 0
+        if appended.any():
+            return np.where(self._per_record(appended), self._per_record(self._headers["max_timestamp"]), found)
         return found
 
     def _microseconds(self) -> I64:

@@ -239,7 +239,7 @@ def build_batch(
         attributes,
         last_offset_delta,
         timestamp_ms,
-        timestamp_ms + latest if timestamp_ms >= 0 else NO_TIMESTAMP,
+        max(timestamp_ms + latest, NO_TIMESTAMP),
         producer_id,
         producer_epoch,
         base_sequence,
@@ -271,7 +271,7 @@ def retained_batch(header: BatchHeader, records: Sequence[Record], *, delete_hor
     for record in records:
         _write_record(body, record._replace(timestamp_delta=record.timestamp_delta + shift), record.offset_delta)
     packed = codecs.compress(header.codec, bytes(body)) if header.codec else bytes(body)
-    latest = max((record_timestamp(header, record) for record in records), default=NO_TIMESTAMP)
+    latest = max((NO_TIMESTAMP, *(record_timestamp(header, record) for record in records)))
     return _repacked(header, attributes, base_ms, latest, packed, len(records))
 
 
@@ -348,10 +348,10 @@ def _end_of_record(data: bytes, position: int) -> int | None:
 
 
 def record_timestamp(header: BatchHeader, record: Record) -> int:
-    """A record's timestamp as a consumer sees it."""
+    """A record's timestamp as a consumer sees it: before 1970, too."""
     if header.is_log_append_time:
         return header.max_timestamp
-    return header.base_timestamp + record.timestamp_delta if header.base_timestamp >= 0 else NO_TIMESTAMP
+    return header.base_timestamp + record.timestamp_delta
 
 
 def write_varint(out: bytearray, value: int) -> None:

@@ -15,6 +15,7 @@ from typing import Any, Final, Self
 from kraftlite.model.errors import ErrorCode
 from kraftlite.model.faults import CLIENTS as CLIENTS_ID
 from kraftlite.model.faults import MAX_FOR_MS, Injection, check, failing_code
+from kraftlite.testing.errors import ClusterError
 
 CLIENTS: Final = "clients"
 """The other end of the brokers' Kafka listeners, for `cut` and `refuse`."""
@@ -101,7 +102,7 @@ class FaultCalls(ABC):
         return self._link("slow", a, b, for_s, amount=ms * 1000) if ms else Injected(lambda: None)
 
     def lose(self, a: Ends, b: Ends, share: float, *, for_s: float | None = None) -> Injected:
-        """A share (0 to 1) of the messages between `a` and `b` is lost."""
+        """A share (0 to 1) of the messages between the nodes `a` and `b` is lost."""
         if isinstance(share, bool) or not isinstance(share, int | float) or not 0 < share <= 1:
             raise ValueError(f"share={share!r}: allowed is a number above 0 and up to 1")
         return self._link("lossy", a, b, for_s, amount=max(1, round(share * 1_000_000)))
@@ -156,7 +157,9 @@ class FaultCalls(ABC):
 
     def _api(self, kind: str, nodes: Iterable[int] | None, for_s: float | None, **given: Any) -> Injected:
         fault = _checked(kind, **given)
-        chosen = self._fallible() if nodes is None else tuple(self._broker(it) for it in nodes)
+        chosen = self._fallible() if nodes is None else tuple(self._broker(it) for it in self._ids(nodes))
+        if not chosen:
+            raise ClusterError("no broker is running")
         return self._inject([Request(node, fault) for node in chosen], for_s)
 
     def _fallible(self) -> tuple[int, ...]:
@@ -187,9 +190,13 @@ class FaultCalls(ABC):
         return node_id
 
     def _ids(self, ends: Ends) -> list[int]:
+        """Raises ValueError for none: a fault that hits nobody would pass for one that does no harm."""
         if isinstance(ends, str) or not isinstance(ends, Iterable):
             return [self._check(ends)]
-        return [self._check(it) for it in ends]
+        found = [self._check(it) for it in ends]
+        if not found:
+            raise ValueError("no node was named")
+        return found
 
     def _pairs(self, a: Ends, b: Ends) -> list[tuple[int, int]]:
         left, right = self._ids(a), self._ids(b)

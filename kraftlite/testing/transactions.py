@@ -41,7 +41,7 @@ class WantedTransaction:
     coordinator: int | Who | None = None
 
     def __post_init__(self) -> None:
-        if self.state is None and self.coordinator is None:
+        if not self.states and (self.state is not None or self.coordinator is None):
             raise ValueError("nothing to wait for; say state=… or coordinator=…")
         if isinstance(self.coordinator, Who) and self.coordinator.nobody:
             raise ValueError("coordinator=NOBODY: only a coordinator tells of a transactional id; name one, or say other_than(…)")

@@ -254,3 +254,7 @@ def test_sx_07_it_could_not_run(query: SinkState) -> None:
     with pytest.raises(Exception, match="there is no topic nothing") as caught:
         run(query, "audit", "--topic", "nothing")
     assert getattr(caught.value, "exit_code", None) == 2
+    query.whole_batch(0, [[0, 1]])
+    with pytest.raises(Exception, match="has no decision of query query-0, and no row of it is visible") as caught:
+        run(query, "audit", "query-0", "--topic", query.topic)
+    assert getattr(caught.value, "exit_code", None) == 2, "a name that nobody has is not in order"

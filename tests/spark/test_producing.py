@@ -235,6 +235,17 @@ def test_records_that_are_too_large_name_the_partition_and_the_limit(cluster: Sy
         write(settings_of(cluster, topic), rows_of(value=["x" * 3_000]))
 
 
+def test_a_topic_with_smaller_batches_names_the_option_that_makes_them_smaller(cluster: SyncCluster, topic: str) -> None:
+    cluster.create_topic(topic, 1, config={"max.message.bytes": 20_000})
+    rows = rows_of(value=["v" * 1_000] * 100)
+    with pytest.raises(
+        SinkError, match=rf"{topic}-0: MESSAGE_TOO_LARGE: .*kafka\.max\.request\.size=1048576 .*max\.message\.bytes"
+    ):
+        write(settings_of(cluster, topic), rows)
+    assert write(settings_of(cluster, topic, max_request_bytes=20_000), rows).rows == 100
+    assert len(read_topic(cluster, topic)[0]) == 100
+
+
 def test_a_streams_records_say_which_batch_they_are_of(cluster: SyncCluster, topic: str) -> None:
     """The same whoever writes it, behind the row's own headers; numbered over the whole task, whatever the partition."""
     cluster.create_topic(topic, 2)

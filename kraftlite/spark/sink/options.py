@@ -35,7 +35,7 @@ def sink_settings(options: Mapping[str, str]) -> SinkSettings:
     for name in given:
         if name not in NAMES and name not in OF_SPARK and not name.startswith("kafka."):
             near = difflib.get_close_matches(name, (*NAMES, "kafka.bootstrap.servers"), n=1)
-            hint = f"; did you mean {near[0]}?" if near else ""
+            hint = f"; did you mean {near[0]}?" if near else "."
             raise ValueError(f"option {name} is not known to the sink{hint} Known are kafka.*, {', '.join(NAMES)}")
     exactly_once = _choice(given, MODE, MODES) == EXACTLY_ONCE
     stamped = _choice(given, HEADERS, ("true", "false")) == "true"

@@ -334,6 +334,9 @@ class KraftliteWriter:
                 if result.error_code != ErrorCode.NONE:
                     why = f"{result.message}; " if result.message else ""
                     hint = TRANSACTION_ENDED if result.error_code in ENDED_OTHERWISE else ""
+                    if result.error_code == ErrorCode.MESSAGE_TOO_LARGE:
+                        size = self._settings.client.max_request_bytes
+                        hint = f"; kafka.max.request.size={size} is more than the topic's max.message.bytes"
                     raise SinkError(f"{tp}: {error_code(result.error_code).name}: {why}the records were not written{hint}")
 
 

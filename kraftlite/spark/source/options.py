@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from kraftlite.client.settings import ClientSettings
+from kraftlite.model.limits import MAX_INT64
 from kraftlite.model.topic_partition import TopicPartition
 from kraftlite.spark.kafka_options import client_settings
 from kraftlite.spark.offsets import EARLIEST, LATEST, Offsets, from_json
@@ -119,6 +120,10 @@ def parse(given: Mapping[str, str], *, streaming: bool) -> SourceOptions:
     minimum, maximum = (_positive(options, name) for name in ("minoffsetspertrigger", "maxoffsetspertrigger"))
     if minimum is not None and maximum is not None and minimum > maximum:
         raise ValueError(f"minOffsetsPerTrigger is {minimum}, which is higher than maxOffsetsPerTrigger, {maximum}")
+    if not _boolean(options, "commitoffsets", True):
+        for name in ("kafka.group.id", "groupidprefix"):
+            if name in options:
+                raise ValueError(f"{NAMES.get(name, name)} is {options[name]!r} and commitOffsets is false, so no group is shown")
     no_match = options.get("startingoffsetsbytimestampstrategy", "error").lower()
     if no_match not in ("error", "latest"):
         raise ValueError(f"startingOffsetsByTimestampStrategy is {no_match!r}; allowed are error and latest")
@@ -158,7 +163,7 @@ def _refuse_unknown(options: Mapping[str, str]) -> None:
         if name in NAMES or name.startswith("kafka."):
             continue
         near = difflib.get_close_matches(name, NAMES, n=1)
-        hint = f"; did you mean '{NAMES[near[0]]}'?" if near else ""
+        hint = f"; did you mean '{NAMES[near[0]]}'?" if near else "."
         raise ValueError(f"option '{name}' is not known{hint} Known are kafka.*, {', '.join(NAMES.values())}")
 
 
@@ -220,14 +225,14 @@ def _at(options: Mapping[str, str], which: str, default: int) -> At:
             found = int(timestamp.strip())
         except ValueError:
             found = -1
-        if found < 0:
+        if not 0 <= found <= MAX_INT64:
             raise ValueError(f"{which}Timestamp is {timestamp!r}; expected one time in milliseconds since the epoch")
         return At(timestamp_ms=found)
     times = options.get(f"{which}offsetsbytimestamp")
     if times is not None:
         of_each = from_json(times, f"{which}OffsetsByTimestamp")
-        if not of_each or any(it < 0 for it in of_each.values()):
-            raise ValueError(f"{which}OffsetsByTimestamp is {times!r}; expected a time of at least 0 ms for each partition")
+        if not of_each or not all(0 <= it <= MAX_INT64 for it in of_each.values()):
+            raise ValueError(f"{which}OffsetsByTimestamp is {times!r}; expected a time of 0 to {MAX_INT64} ms for each partition")
         return At(timestamps_ms=of_each)
     text = options.get(f"{which}offsets")
     if text is None:
@@ -254,6 +259,10 @@ def _check_batch_range(starting: At, ending: At) -> None:
             if offset == symbol:
                 word = "latest" if symbol == LATEST else "earliest"
                 raise ValueError(f"{what} for {tp} can't be {word} for batch queries")
+    if starting.timestamp_ms is not None and ending.timestamp_ms is not None and starting.timestamp_ms > ending.timestamp_ms:
+        raise ValueError(
+            f"startingTimestamp is {starting.timestamp_ms}, which is greater than endingTimestamp, {ending.timestamp_ms}"
+        )
     for first, last, what in (
         (starting.offsets, ending.offsets, "Offsets"),
         (starting.timestamps_ms, ending.timestamps_ms, "OffsetsByTimestamp"),

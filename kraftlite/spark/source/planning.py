@@ -119,7 +119,7 @@ class Planner:
         starts = self._resolve({tp: start.get(tp, EARLIEST) for tp in tps}, heads)
         ends: Offsets = {}
         for tp in tps:
-            ends[tp] = heads[tp] if self._target is None else min(self._target.get(tp, starts[tp]), max(heads[tp], starts[tp]))
+            ends[tp] = heads[tp] if self._target is None else self._up_to_target(tp, start.get(tp), starts[tp], heads[tp])
             if heads[tp] < starts[tp]:
                 self._loss(f"{tp} ends at offset {heads[tp]}, though it was read up to {starts[tp]}")
                 ends[tp] = heads[tp]
@@ -128,6 +128,13 @@ class Planner:
         self._last_trigger_ms = self._now_ms()
         shortened = limit(starts, {tp: end for tp, end in ends.items() if end >= starts[tp]}, self._options.max_offsets)
         return {tp: shortened.get(tp, ends[tp]) for tp in tps}
+
+    def _up_to_target(self, tp: TopicPartition, told: int | None, first: int, head: int) -> int:
+        """An end that is not behind what was read: the leader that told the target may have been. Only where "latest" was the
+        start is the target the end, and the start, however far the log goes by now."""
+        assert self._target is not None
+        end = min(self._target.get(tp, first), max(head, first))
+        return end if told == LATEST else max(end, first)
 
     def _made_again(self, start: Mapping[TopicPartition, int]) -> tuple[str, ...]:
         """Topics that were deleted and made again since they were first seen, which is a loss: another topic has their name.

@@ -128,19 +128,24 @@ def _by_offset(condition: Condition, whole: Range) -> Range:
 
 
 def _from_time(condition: Condition, ranges: list[Range], cluster: Cluster) -> list[Range]:
-    """Nothing before the first record of a time is as late."""
+    """Nothing before the first record of a time is as late. A time before 1970 leaves nothing out: Kafka takes -1 and -2
+    for the ends of a log."""
     if condition.kind.startswith("LessThan"):
         return ranges
     values = condition.value if condition.kind == "In" else (condition.value,)
     since = min((it for it in map(_milliseconds, values) if it is not None), default=None)
-    if since is None or not ranges:
+    if since is None or since < 0 or not ranges:
         return ranges
     found = cluster.list_offsets({it.tp: since for it in ranges})
     return [Range(it.tp, max(it.start, found[it.tp].offset), it.end) for it in ranges if found[it.tp].offset >= 0]
 
 
 def _milliseconds(value: Any) -> int | None:
-    """Rounded down. A time without a zone is one of the driver's zone, as PySpark hands it over."""
+    """Rounded down. A time without a zone is one of the driver's zone, as PySpark hands it over. -1, so that nothing is left out:
+    one that Python cannot move to another zone, at the ends of its calendar."""
     if not isinstance(value, datetime.datetime):
         return None
-    return (value.astimezone(datetime.UTC) - _EPOCH) // datetime.timedelta(milliseconds=1)
+    try:
+        return (value.astimezone(datetime.UTC) - _EPOCH) // datetime.timedelta(milliseconds=1)
+    except (OverflowError, ValueError):
+        return -1

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from kraftlite.audit.sink import Place, stamped
+from kraftlite.audit.sink import Place, Seen, stamped
 from kraftlite.exactly_once.listing import query_and_task
+from kraftlite.exactly_once.outcomes import Outcome
 from kraftlite.exactly_once.records import driver_id, task_id
+from kraftlite.log.batch import Record
+from kraftlite.model.producer import Producer
 
 
 @pytest.mark.parametrize("query", ["q", "8f0c1f6e-5f5c-4a0e-9a57-5f3f0a2d0d1c", "nightly-1", "q.job"])
@@ -36,3 +39,12 @@ def test_sx_07_stamps() -> None:
         b"q/7/2/" + b"9" * 19,
     ):
         assert stamped(wrong) is None
+
+
+def test_sx_07_a_row_that_was_read_with_a_stamp_is_judged_by_the_one_it_was_written_with() -> None:
+    """The sink puts its stamp behind the row's own headers, among which is that of the query that wrote what it has read."""
+    headers = (("kraftlite.batch", b"upstream/7/2/15"), ("other", b"x"), ("kraftlite.batch", b"copy/3/0/1"))
+    seen = Seen()
+    seen.add(Outcome(9, Producer(5, 1), True, True, Record(None, b"v", headers)))
+    assert {place: list(it) for place, it in seen.indexes.items()} == {Place("copy", 3, 0): [1]}
+    assert seen.stamped_of[Producer(5, 1)] == 1

@@ -166,6 +166,28 @@ def test_what_is_left_out(condition: Condition, wanted: list[tuple[int, int]]) -
     assert [(it.start, it.end) for it in found] == wanted
 
 
+EAST, WEST = (datetime.timezone(datetime.timedelta(hours=it)) for it in (5, -5))
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        at(-1_000),
+        at(-2_000),
+        at(-(10**15)),
+        datetime.datetime(1, 1, 1),
+        datetime.datetime(1, 1, 1, tzinfo=EAST),
+        datetime.datetime(9999, 12, 31, 23, 59, 59, tzinfo=WEST),
+    ],
+)
+def test_times_before_1970_and_at_the_ends_of_the_calendar_leave_nothing_out(value: datetime.datetime) -> None:
+    """To Kafka -1 ms is the end of the log and -2 its start; some times at the ends of the calendar have none in UTC."""
+    cluster = Cluster([Row("t", 0, 0, 5)])
+    for kind, them in (("GreaterThanOrEqual", value), ("In", (value, at(20_000)))):
+        assert narrow([Range(T, 0, 10)], [Condition("timestamp", kind, them)], cluster) == [Range(T, 0, 10)]
+    assert cluster.asked == 0
+
+
 def test_the_cluster_is_asked_only_for_what_is_left() -> None:
     cluster = Cluster([])
     conditions = [Condition("topic", "EqualTo", "u"), Condition("timestamp", "GreaterThan", at(1))]

@@ -110,7 +110,7 @@ def test_options() -> None:
         ("kraftlite.sink.mode", "twice", "kraftlite.sink.mode='twice': allowed is at_least_once"),
         ("kraftlite.sink.headers", "yes", "kraftlite.sink.headers='yes': allowed is true or false"),
         ("topics", "t", "option topics is not known to the sink; did you mean topic\\?"),
-        ("startingOffsets", "earliest", "option startingoffsets is not known to the sink"),
+        ("startingOffsets", "earliest", "option startingoffsets is not known to the sink\\. Known are kafka"),
         ("kafka.linger.ms", "5", "kafka.linger.ms='5' cannot be honoured"),
         ("kafka.key.serializer", "x", "kafka.key.serializer='x' cannot be honoured"),
         ("kafka.transactional.id", "x", "cannot be honoured: .*kraftlite.sink.transactional.id.prefix begins them"),
