@@ -25,7 +25,7 @@ class SingleWriter(MetadataChecker):
         """The entries by (epoch, base offset)."""
         self._claims: dict[int, tuple[NodeId, int]] = {}
         self._discarded: dict[tuple[NodeId, int], tuple[int, int]] = {}
-        """When an incarnation threw away what was not in its log yet, and of which epoch; the last time."""
+        """The moment in which an incarnation last threw away what was not in its log yet, and of which epoch that was."""
         self._now_us = world.cluster.loop.now_us
         self.facts.watch(AppendsDiscarded, self._on_discarded)
         self.facts.watch(RecordAppended, self._on_record_written)
