@@ -13,7 +13,7 @@ from kraftlite.model.topic_partition import TopicIdPartition, TopicPartition
 from kraftlite.sim.checkers.base import LivenessViolation, World
 from kraftlite.sim.checkers.group_log import group_facts
 from kraftlite.sim.checkers.history_checker import HistoryChecker
-from kraftlite.sim.checkers.replica_facts import replica_facts
+from kraftlite.sim.checkers.replica_facts import may_forget_producers, replica_facts
 from kraftlite.sim.checkers.transaction_log import transaction_facts
 from kraftlite.sim.workloads.transactions_history import Outcome, Tried, copy_of
 
@@ -116,8 +116,8 @@ class TransactionsSeen(HistoryChecker):
             where = f"{reading.tp}: {reading.client}, which has read up to {reading.end},"
             for offset, value in reading.records:
                 tried = made.get(value)
-                if tried is None and value in self.seen.outside and self.is_excused(reading.tp):
-                    continue  # its partition may have lost the transaction that was open there
+                if tried is None and value in self.seen.outside and self._may_be_outside(reading.tp):
+                    continue
                 if tried is None:
                     self.fail(f"{where} was given {value} at offset {offset}, which nobody has sent in a transaction")
                 elif value in self._ended_early:
@@ -134,6 +134,11 @@ class TransactionsSeen(HistoryChecker):
                 missing = [it for it in below if it not in reading.records]
                 more = [it for it in reading.records if it not in below]
                 self.fail(f"{where} was not given {missing[:5]} and was given {more[:5]}, which is not what is committed there")
+
+    def _may_be_outside(self, tp: TopicPartition) -> bool:
+        """Return whether a batch outside of its producer's transaction may be taken: where the partition has lost what was open
+        there, or has forgotten the producer before the batch came, late."""
+        return self.is_excused(tp) or may_forget_producers(self.world)
 
     def _check_outcomes(self, committed: Committed) -> None:
         count: dict[tuple[TopicPartition, str], int] = defaultdict(int)
