@@ -141,7 +141,6 @@ DESCRIPTIONS: Final[Mapping[str, Callable[[BrokerContext, Any], Any]]] = {
     "quotas": lambda ctx, filters: quotas.describe_quotas(ctx, filters, strict=False),
     "strict quotas": lambda ctx, filters: quotas.describe_quotas(ctx, filters, strict=True),
     "scram": lambda ctx, users: list(scram.describe_scram(ctx, users)),
-    "log dirs": log_dirs.describe_log_dirs,
     "producers": producers.describe_producers,
 }
 """The requests that a broker answers from what it knows."""
@@ -157,6 +156,8 @@ def routes(node: Node) -> Handlers:
     async def describe(ask: DescribeAsk) -> DescribeAnswer:
         if ask.kind == "quorum":
             return DescribeAnswer(-1, await quorum.describe_quorum(ctx))
+        if ask.kind == "log dirs":
+            return DescribeAnswer(ctx.metadata.image.offset, await log_dirs.describe_log_dirs(ctx, ask.request))
         return DescribeAnswer(ctx.metadata.image.offset, DESCRIPTIONS[ask.kind](ctx, ask.request))
 
     async def tenant_produce(ask: TenantAsk) -> ProduceResult:

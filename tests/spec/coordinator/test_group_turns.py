@@ -12,7 +12,7 @@ from uuid import UUID
 import pytest
 
 from kraftlite.coordinator.api import DeleteOffsetsRequest
-from kraftlite.coordinator.core.shards import GoOn, Tick
+from kraftlite.coordinator.core.shards import Asked, GoOn, Tick
 from kraftlite.coordinator.core.walks import AT_ONCE
 from kraftlite.coordinator.modern.group import ConsumerGroup
 from kraftlite.coordinator.modern.member import Member
@@ -28,7 +28,7 @@ from kraftlite.coordinator.modern.records import (
     record_of,
 )
 from kraftlite.coordinator.records import CommittedOffset, CoordinatorRecord, GroupValue, MemberValue, group_record, offset_record
-from kraftlite.coordinator.shard_core import Asked, GroupShard, MetadataChanged, TopicsDeleted
+from kraftlite.coordinator.shard_core import Event, GroupShard, MetadataChanged, TopicsDeleted
 from kraftlite.model.errors import ErrorCode
 from kraftlite.model.producer import Producer
 from kraftlite.model.topic_partition import TopicPartition
@@ -246,7 +246,7 @@ def test_cp_70_offsets_of_a_group_that_reads_many_topics_are_looked_at_at_once()
 def test_cp_70_offsets_of_topics_that_are_read_are_refused_at_once() -> None:
     w = reader_of(4_000, 1)
     partitions = tuple(TopicPartition(f"topic-{number}", 0) for number in reversed(range(4_000)))
-    asked = Asked(request_id=1, request=DeleteOffsetsRequest(group_id="c", partitions=partitions))
+    asked: Event = Asked(request_id=1, request=DeleteOffsetsRequest(group_id="c", partitions=partitions))
     begin = time.thread_time()
     output = w.shard.step(asked, w.now_ms, w.wall_ms)
     assert (time.thread_time() - begin) * 1000 < LONGEST_MS
