@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from inspect import isawaitable
 from typing import Any, Final
 from uuid import UUID
 
@@ -141,6 +142,7 @@ DESCRIPTIONS: Final[Mapping[str, Callable[[BrokerContext, Any], Any]]] = {
     "quotas": lambda ctx, filters: quotas.describe_quotas(ctx, filters, strict=False),
     "strict quotas": lambda ctx, filters: quotas.describe_quotas(ctx, filters, strict=True),
     "scram": lambda ctx, users: list(scram.describe_scram(ctx, users)),
+    "log dirs": log_dirs.describe_log_dirs,
     "producers": producers.describe_producers,
 }
 """The requests that a broker answers from what it knows."""
@@ -156,9 +158,8 @@ def routes(node: Node) -> Handlers:
     async def describe(ask: DescribeAsk) -> DescribeAnswer:
         if ask.kind == "quorum":
             return DescribeAnswer(-1, await quorum.describe_quorum(ctx))
-        if ask.kind == "log dirs":
-            return DescribeAnswer(ctx.metadata.image.offset, await log_dirs.describe_log_dirs(ctx, ask.request))
-        return DescribeAnswer(ctx.metadata.image.offset, DESCRIPTIONS[ask.kind](ctx, ask.request))
+        offset, found = ctx.metadata.image.offset, DESCRIPTIONS[ask.kind](ctx, ask.request)
+        return DescribeAnswer(offset, await found if isawaitable(found) else found)
 
     async def tenant_produce(ask: TenantAsk) -> ProduceResult:
         done: asyncio.Future[ProduceResult] = asyncio.get_running_loop().create_future()
