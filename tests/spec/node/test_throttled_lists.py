@@ -4,10 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
-
 from kraftlite.broker.handlers.admin import alter_configs
-from kraftlite.controller import config_control
 from kraftlite.model.errors import ErrorCode
 from kraftlite.model.messages.controller import (
     AlterConfigOp,
@@ -39,16 +36,3 @@ async def test_qu_10_a_list_that_is_none_is_refused(tmp_path: Path) -> None:
     assert [await alter(cluster, node, value) for value in NONE] == [ErrorCode.INVALID_CONFIG] * len(NONE)
     for value in ("*", "", "0:2, 00:02"):
         assert await alter(cluster, node, value) is ErrorCode.NONE
-
-
-async def test_qu_10_a_broker_starts_with_a_list_that_is_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Controllers of earlier versions took such lists."""
-    cluster = await cluster_of(tmp_path, brokers=1)
-    node = cluster.nodes[2]
-    await cluster.create_topic("a")
-    monkeypatch.setattr(config_control, "validate_topic_configs", lambda _values: None)
-    assert await alter(cluster, node, ",".join(NONE)) is ErrorCode.NONE
-    await node.stop()
-    node.boot()
-    await cluster.until(lambda: cluster.leader("a") is node, "the leader to come back")
-    assert await cluster.produce("a", "one") is ErrorCode.NONE
