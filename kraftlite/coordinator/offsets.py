@@ -342,7 +342,8 @@ class Offsets:
         group_id, subscribed = request.group_id, self._subscribed(request.group_id)
         results = [ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC if tp.topic in subscribed else _NONE for tp in request.partitions]
         known = self._partitions_of(group_id)
-        gone = [tp for tp, result in zip(request.partitions, results, strict=True) if result is _NONE and tp in known]
+        pairs = zip(request.partitions, results, strict=True)
+        gone = [*dict.fromkeys(tp for tp, result in pairs if result is _NONE and tp in known)]
 
         def deleted(error: ErrorCode) -> None:
             told = client_error(error)
@@ -350,17 +351,17 @@ class Offsets:
 
         self._forget(group_id, gone, deleted)
 
-    def _subscribed(self, group_id: str) -> tuple[str, ...]:
+    def _subscribed(self, group_id: str) -> frozenset[str]:
         """Return the topics that the members of a group read. ApiError when there is no such group, or when that is not known."""
         if group_id in self._consumers.by_id:
-            return self._consumers.living(group_id).subscribed_topics()
+            return frozenset(self._consumers.living(group_id).subscribed_topics())
         group = self._existing(group_id)
         if group.state is GroupState.EMPTY:
-            return ()
+            return frozenset()
         topics = group.subscribed_topics()
         if group.protocol_type != CONSUMER or topics is None:
             raise ApiError(ErrorCode.NON_EMPTY_GROUP, f"group {group.group_id} is {group.state.value}")
-        return topics
+        return frozenset(topics)
 
     def _forget(self, group_id: str, partitions: Sequence[TopicPartition], tell: Then = nothing) -> None:
         self._bury(group_id, partitions, [], nothing, tell)
@@ -450,9 +451,9 @@ class Offsets:
             kept = topics
         return self._past_retention(group.group_id, since_ms, kept)
 
-    def _past_retention(self, group_id: str, since_ms: int | None, kept: Sequence[str]) -> list[TopicPartition]:
-        """`since_ms` None: since each commit. `kept`: topics that are read."""
-        pending = self.pending
+    def _past_retention(self, group_id: str, since_ms: int | None, read: Sequence[str]) -> list[TopicPartition]:
+        """`since_ms` None: since each commit. `read`: topics whose offsets are kept."""
+        pending, kept = self.pending, frozenset(read)
         return [
             tp
             for tp, offset in self._committed.get(group_id, {}).items()

@@ -5,6 +5,7 @@ Source: Kafka's topic configuration reference; docs/spec/defaults.md; CM-49, CM-
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any, Final
 
@@ -25,6 +26,7 @@ from kraftlite.model.limits import KIB, MAX_INT64, MIB
 
 DAY_MS: Final = 24 * 3600 * 1000
 _NEVER: Final = str(MAX_INT64)
+_REPLICA: Final = re.compile("(?P<partition>[0-9]{1,10}):(?P<broker>[0-9]{1,10})")
 
 
 def _key(
@@ -40,9 +42,15 @@ def _key(
     )
 
 
+def throttled_replica(item: str) -> tuple[int, int] | None:
+    """Partition and broker of an item of a list of throttled replicas; None for what it cannot be."""
+    found = _REPLICA.fullmatch(item)
+    return None if found is None else (int(found["partition"]), int(found["broker"]))
+
+
 def _throttled(name: str) -> Allowed:
     return Allowed(
-        lambda items: items == ("*",) or all(item.count(":") == 1 and item.replace(":", "").isdigit() for item in items),
+        lambda items: items == ("*",) or all(throttled_replica(item) is not None for item in items),
         "* or a list of partition:broker",
         lambda _: (
             f"{name} must be the literal '*' or a list of replicas in the following format: "

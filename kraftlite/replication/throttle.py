@@ -13,6 +13,7 @@ from typing import Final
 from kraftlite.model.broker_configs import value_of
 from kraftlite.model.ids import NodeId
 from kraftlite.model.limits import MAX_INT64
+from kraftlite.model.topic_configs import throttled_replica
 from kraftlite.model.topic_partition import TopicPartition
 from kraftlite.quotas.rates import QuotaWindows, WindowedRate
 
@@ -72,7 +73,7 @@ class ReplicationThrottles:
     """The throttles of a broker, and what the configuration says of them. `moves`: of copies between its directories."""
 
     def __init__(self, broker_id: NodeId, windows: QuotaWindows, of_moves: QuotaWindows, now_ms: Callable[[], int]) -> None:
-        self._broker_id = str(broker_id)
+        self._broker_id = broker_id
         self.leader = ReplicationThrottle(windows, now_ms)
         self.follower = ReplicationThrottle(windows, now_ms)
         self.moves = Throttle(of_moves, now_ms)
@@ -89,9 +90,10 @@ class ReplicationThrottles:
             throttle.set_topic(topic, self._listed(values.get(name, "")))
 
     def _listed(self, text: str) -> frozenset[int] | None:
-        """The partitions of `partition:broker,...` that are this broker's; None for `*`: all of them."""
+        """The partitions of `partition:broker,...` that are this broker's; None for `*`: all of them. An item that is none, as
+        controllers of earlier versions took it, lists nothing."""
         items = [item.strip() for item in text.split(",")]
         if items == ["*"]:
             return None
-        pairs = (item.split(":") for item in items if item)
-        return frozenset(int(pair[0]) for pair in pairs if len(pair) == 2 and pair[1] == self._broker_id)
+        replicas = (throttled_replica(item) for item in items)
+        return frozenset(it[0] for it in replicas if it is not None and it[1] == self._broker_id)

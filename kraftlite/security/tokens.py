@@ -46,4 +46,9 @@ def may_renew(token: TokenRecord, principal: str) -> bool:
 
 def concerns(token: TokenRecord, principal: str) -> bool:
     """Return whether it is this principal's business: its owner's, its requester's and its renewers'."""
-    return principal == token.requester or may_renew(token, principal)
+    return principal in concerned(token)
+
+
+def concerned(token: TokenRecord) -> tuple[str, ...]:
+    """All whose business it is."""
+    return (token.requester, token.owner, *token.renewers)

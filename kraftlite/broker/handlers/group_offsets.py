@@ -146,8 +146,21 @@ async def _grouped(ctx: BrokerContext, offsets: Sequence[FetchedOffset], *, by_i
 
 
 async def delete_offsets(ctx: BrokerContext, group_id: str, partitions: Sequence[TopicPartition]) -> list[ErrorCode]:
-    """One error per partition, in order. ApiError when the group as a whole refuses. Topics that are gone have no offsets."""
-    known = [_known(ctx, TopicRef(tp.topic, None), tp.partition)[1] async for tp in ctx.turns.each(partitions)]
-    wanted = tuple(tp for tp, error in zip(partitions, known, strict=True) if error is ErrorCode.NONE)
-    answers = iter(await group_coordinator(ctx).delete_offsets(group_id, wanted))
-    return [next(answers) if error is ErrorCode.NONE else error for error in known]
+    """One error per partition, in order. ApiError when the group as a whole refuses. Topics that are gone have no offsets.
+
+    A partition that is named again is one, and many are deleted in parts.
+    """
+    found: dict[TopicPartition, ErrorCode] = {}
+    async for tp in ctx.turns.each(partitions):
+        if tp not in found:
+            found[tp] = _known(ctx, TopicRef(tp.topic, None), tp.partition)[1]
+    wanted = [tp for tp, error in found.items() if error is ErrorCode.NONE]
+    async for first in ctx.turns.each(range(0, max(1, len(wanted)), COMMITTED_AT_ONCE)):
+        part = tuple(wanted[first : first + COMMITTED_AT_ONCE])
+        try:
+            found.update(zip(part, await group_coordinator(ctx).delete_offsets(group_id, part), strict=True))
+        except ApiError as error:
+            if first == 0:
+                raise
+            found.update(dict.fromkeys(part, error.code))
+    return [found[tp] async for tp in ctx.turns.each(partitions)]

@@ -32,16 +32,16 @@ class LogDirDescription:
     is_cordoned: bool = False
 
 
-def describe_log_dirs(ctx: BrokerContext, wanted: Collection[TopicPartition] | None) -> list[LogDirDescription]:
-    """All replicas for None. Every directory is listed; an offline one with KAFKA_STORAGE_ERROR and without replicas."""
+async def describe_log_dirs(ctx: BrokerContext, wanted: Collection[TopicPartition] | None) -> list[LogDirDescription]:
+    """All replicas for None, of which there may be many: in turns. Every directory is listed; an offline one with
+    KAFKA_STORAGE_ERROR and without replicas."""
     view = ctx.log_dirs
     if view is None:
         return []
     by_path: dict[str, list[LogDirReplica]] = {path: [] for path in view.online_directories()}
-    for log in sorted(view.logs(), key=lambda log: log.tp):
-        if wanted is not None and log.tp not in wanted:
-            continue
-        path = view.directory_of(log.tp)
+    logs = [log for log in view.logs() if wanted is None or log.tp in wanted]
+    async for log in ctx.turns.each(sorted(logs, key=lambda log: log.tp)):
+        path = view.directory_of(log.tp)  # None for one that has gone meanwhile
         if path in by_path:
             by_path[path].append(LogDirReplica(tp=log.tp, size_bytes=log.size_bytes, offset_lag=max(0, log.hw - log.leo)))
     for path, log, lag in view.moves.copies():

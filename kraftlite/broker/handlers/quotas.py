@@ -22,6 +22,8 @@ DEFAULT: Final = 1
 SPECIFIED: Final = 2
 """Match types of a filter."""
 
+ORDERED_AT_ONCE: Final = 1_000
+"""Entities: the first look at a change of them sorts them, a few microseconds each."""
 _IP: Final = "ip"
 _TYPES: Final = ("user", "client-id", _IP)
 
@@ -65,13 +67,18 @@ async def alter_quotas(ctx: BrokerContext, request: AlterClientQuotasRequest) ->
         )
 
 
-def describe_quotas(ctx: BrokerContext, filters: Sequence[QuotaFilter], *, strict: bool) -> list[QuotaEntry]:
-    """Entities that pass every filter; `strict`: and have no other parts. Raises ApiError for a filter that is not allowed."""
+async def describe_quotas(ctx: BrokerContext, filters: Sequence[QuotaFilter], *, strict: bool) -> list[QuotaEntry]:
+    """Entities that pass every filter; `strict`: and have no other parts. Raises ApiError for a filter that is not allowed.
+
+    Every user may have a quota: they are put in order off the loop, and looked at in turns.
+    """
     _check(filters)
     entities = ctx.metadata.image.client_quotas.entities
+    many = len(entities) > ORDERED_AT_ONCE
+    ordered = await ctx.off_loop.run(len(entities), lambda: list(entities)) if many else list(entities)
     return [
         QuotaEntry(entity=entity, values=entities[entity])
-        for entity in entities
+        async for entity in ctx.turns.each(ordered)
         if not (strict and len(entity) != len(filters)) and all(_passes(entity, one) for one in filters)
     ]
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 from kraftlite.broker.handlers.context import BrokerContext
@@ -19,7 +19,7 @@ from kraftlite.model.messages.tokens import (
     RenewDelegationTokenRequest,
 )
 from kraftlite.model.principal import ANONYMOUS, USER, Principal, Requester
-from kraftlite.security.tokens import concerns
+from kraftlite.security.tokens import concerned, concerns
 
 SECRET_KEY: Final = "delegation.token.secret.key"
 MAX_RENEWERS: Final = 1_000
@@ -110,16 +110,20 @@ def _within(period_ms: int) -> int:
     return max(-1, min(period_ms, MAX_OFFSET))
 
 
-def described_tokens(ctx: BrokerContext, requester: Requester, owners: Sequence[str] | None) -> Iterator[DelegationTokenRecord]:
-    """The tokens that concern one of `owners`, and that the client may see; of all owners for None. Raises ApiError."""
+async def described_tokens(ctx: BrokerContext, requester: Requester, owners: Iterable[str] | None) -> list[DelegationTokenRecord]:
+    """The tokens that concern one of `owners`, and that the client may see; of all owners for None. Raises ApiError.
+
+    There may be many of both: an owner is looked up, and the tokens are looked at in turns.
+    """
     check_allowed(requester.principal)
     if token_secret(ctx) is None:
         raise ApiError(ErrorCode.DELEGATION_TOKEN_AUTH_DISABLED, "Delegation Token feature is not enabled.")
-    tokens = ctx.metadata.image.delegation_tokens.tokens
+    named = None if owners is None else frozenset(owners)
     own = str(requester.principal)
-    for token_id in tokens:
-        token = tokens[token_id]
-        if owners is not None and not any(concerns(token, owner) for owner in owners):
+    found = []
+    async for token in ctx.turns.each(ctx.metadata.image.delegation_tokens.tokens.values()):
+        if named is not None and named.isdisjoint(concerned(token)):
             continue
         if concerns(token, own) or may_describe(ctx, requester, token):
-            yield token
+            found.append(token)
+    return found

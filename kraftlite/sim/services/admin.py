@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from inspect import isawaitable
 from typing import Any, Final
 from uuid import UUID
 
@@ -157,7 +158,8 @@ def routes(node: Node) -> Handlers:
     async def describe(ask: DescribeAsk) -> DescribeAnswer:
         if ask.kind == "quorum":
             return DescribeAnswer(-1, await quorum.describe_quorum(ctx))
-        return DescribeAnswer(ctx.metadata.image.offset, DESCRIPTIONS[ask.kind](ctx, ask.request))
+        offset, found = ctx.metadata.image.offset, DESCRIPTIONS[ask.kind](ctx, ask.request)
+        return DescribeAnswer(offset, await found if isawaitable(found) else found)
 
     async def tenant_produce(ask: TenantAsk) -> ProduceResult:
         done: asyncio.Future[ProduceResult] = asyncio.get_running_loop().create_future()

@@ -21,13 +21,13 @@ async def _describe(call: Call, request: Any) -> Mapping[str, object]:
     return {
         "throttle_time": 0,
         "error_code": ErrorCode.NONE,
-        "results": [_directory(found) for found in describe_log_dirs(call.ctx, wanted)],
+        "results": [await _directory(call, found) for found in await describe_log_dirs(call.ctx, wanted)],
     }
 
 
-def _directory(found: LogDirDescription) -> dict[str, object]:
+async def _directory(call: Call, found: LogDirDescription) -> dict[str, object]:
     topics: dict[str, list[dict[str, object]]] = {}
-    for replica in found.replicas:
+    async for replica in call.ctx.turns.each(found.replicas):
         topics.setdefault(replica.tp.topic, []).append(
             {
                 "partition_index": replica.tp.partition,

@@ -60,7 +60,7 @@ async def _describe(call: Call, request: Any) -> Mapping[str, object]:
         QuotaFilter(type=one.entity_type, match_type=one.match_type, match=one.match) for one in request.components[:MAX_FILTERS]
     ]
     try:
-        found = describe_quotas(call.ctx, filters, strict=request.strict)
+        found = await describe_quotas(call.ctx, filters, strict=request.strict)
     except ApiError as error:
         return {"throttle_time": 0, "error_code": error.code, "error_message": error.message, "entries": None}
     return {
@@ -72,7 +72,7 @@ async def _describe(call: Call, request: Any) -> Mapping[str, object]:
                 "entity": _entity(entry.entity),
                 "values": [{"key": key, "value": float(entry.values[key])} for key in entry.values],
             }
-            for entry in found
+            async for entry in call.ctx.turns.each(found)
         ],
     }
 

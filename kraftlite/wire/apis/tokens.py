@@ -19,7 +19,7 @@ async def _create(call: Call, request: Any) -> Mapping[str, object]:
     owner = requester.principal
     if getattr(request, "owner_principal_name", None):
         owner = Principal(request.owner_principal_type or "", request.owner_principal_name)
-    renewers = [Principal(it.principal_type, it.principal_name) for it in request.renewers]
+    renewers = [Principal(it.principal_type, it.principal_name) async for it in call.ctx.turns.each(request.renewers)]
     answer: dict[str, object] = {
         "error_code": ErrorCode.NONE,
         "principal_type": owner.kind,
@@ -66,12 +66,11 @@ async def _expire(call: Call, request: Any) -> Mapping[str, object]:
 async def _describe(call: Call, request: Any) -> Mapping[str, object]:
     ctx, owners = call.ctx, None
     if request.owners is not None:
-        owners = [str(Principal(it.principal_type, it.principal_name)) for it in request.owners]
+        owners = [str(Principal(it.principal_type, it.principal_name)) async for it in ctx.turns.each(request.owners)]
     secret = token_secret(ctx)
     try:
-        tokens = [
-            _described(token, secret or "") async for token in ctx.turns.each(described_tokens(ctx, call.requester, owners))
-        ]
+        found = await described_tokens(ctx, call.requester, owners)
+        tokens = [_described(token, secret or "") async for token in ctx.turns.each(found)]
     except ApiError as error:
         return {"error_code": error.code, "tokens": [], "throttle_time": 0}
     return {"error_code": ErrorCode.NONE, "tokens": tokens, "throttle_time": 0}

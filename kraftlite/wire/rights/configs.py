@@ -14,7 +14,7 @@ from kraftlite.wire.apis.call import Adapter, Call, Guard, changed
 
 async def describe_configs(call: Call, rights: Rights, request: Any, adapt: Adapter) -> Mapping[str, object]:
     allowed, results = [], []
-    for one in request.resources:
+    async for one in call.ctx.turns.each(request.resources):
         refused = denied_config(rights, Operation.DESCRIBE_CONFIGS, one.resource_type, one.resource_name)
         if refused is None:
             allowed.append(one)

@@ -10,6 +10,7 @@ from kraftlite.model.errors import ErrorCode
 from kraftlite.model.ids import NO_NODE, ZERO_UUID
 from kraftlite.security.gate import Rights
 from kraftlite.wire.apis.call import Adapter, Call, Guard, changed
+from kraftlite.wire.rights.shares import all_may, can, shares
 from kraftlite.wire.rights.topics import CODE as TOPIC_CODE
 from kraftlite.wire.rights.topics import may_use
 
@@ -72,12 +73,11 @@ async def find_coordinator(call: Call, rights: Rights, request: Any, adapt: Adap
     keys = getattr(request, "coordinator_keys", None)
     if keys is None:
         return await adapt(call, request) if may(request.key) else {"throttle_time": 0, **refused(request.key)}
-    denied = [key for key in keys if not may(key)]
-    if not denied:
+    allowed, refusals = await shares(call, keys, may, refused)
+    if not refusals:
         return await adapt(call, request)
-    values = await adapt(call, changed(request, coordinator_keys=tuple(key for key in keys if may(key))))
-    found = cast(list[object], values["coordinators"])
-    return {**values, "coordinators": [*found, *(refused(key) for key in denied)]}
+    values = await adapt(call, changed(request, coordinator_keys=tuple(allowed)))
+    return {**values, "coordinators": [*cast(list[object], values["coordinators"]), *refusals]}
 
 
 async def consumer_heartbeat(call: Call, rights: Rights, request: Any, adapt: Adapter) -> Mapping[str, object]:
@@ -85,7 +85,7 @@ async def consumer_heartbeat(call: Call, rights: Rights, request: Any, adapt: Ad
     code = ErrorCode.NONE
     if not rights.group(Operation.READ, request.group_id):
         code = CODE
-    elif not all(rights.topic(Operation.DESCRIBE, name) for name in names):
+    elif not await all_may(call, names, can(rights, Operation.DESCRIBE, ResourceType.TOPIC)):
         code = TOPIC_CODE
     if code is ErrorCode.NONE:
         return await adapt(call, request)
@@ -104,32 +104,34 @@ async def consumer_heartbeat(call: Call, rights: Rights, request: Any, adapt: Ad
 
 
 async def describe_groups(call: Call, rights: Rights, request: Any, adapt: Adapter) -> Mapping[str, object]:
-    allowed, denied = rights.divided(Operation.DESCRIBE, ResourceType.GROUP, request.groups, str)
+    may = can(rights, Operation.DESCRIBE, ResourceType.GROUP)
+    allowed, refusals = await shares(call, request.groups, may, _undescribed)
     values = await adapt(call, changed(request, groups=tuple(allowed)))
-    refused = [
-        {
-            "error_code": CODE,
-            "error_message": TEXT,
-            "group_id": group_id,
-            "group_state": "",
-            "protocol_type": "",
-            "protocol_data": "",
-            "members": [],
-        }
-        for group_id in denied
-    ]
-    return {**values, "groups": [*_as_allowed(rights, values["groups"]), *refused]}
+    return {**values, "groups": [*await _as_allowed(call, rights, values["groups"]), *refusals]}
+
+
+def _undescribed(group_id: str) -> dict[str, object]:
+    return {
+        "error_code": CODE,
+        "error_message": TEXT,
+        "group_id": group_id,
+        "group_state": "",
+        "protocol_type": "",
+        "protocol_data": "",
+        "members": [],
+    }
 
 
 async def describe_consumer_groups(call: Call, rights: Rights, request: Any, adapt: Adapter) -> Mapping[str, object]:
     """A group that shows a topic which the client may not describe is not shown at all."""
-    allowed, denied = rights.divided(Operation.DESCRIBE, ResourceType.GROUP, request.group_ids, str)
+    may = can(rights, Operation.DESCRIBE, ResourceType.GROUP)
+    allowed, refusals = await shares(call, request.group_ids, may, lambda it: _no_consumers(it, CODE, TEXT))
     values = await adapt(call, changed(request, group_ids=tuple(allowed)))
     shown = []
-    for group in _as_allowed(rights, values["groups"]):
+    async for group in call.ctx.turns.each(await _as_allowed(call, rights, values["groups"])):
         seen = all(rights.topic(Operation.DESCRIBE, name, audited=False) for name in _topics_shown(group))
         shown.append(group if seen else _no_consumers(str(group["group_id"]), TOPIC_CODE, UNSEEN_TOPICS))
-    return {**values, "groups": [*shown, *(_no_consumers(group_id, CODE, TEXT) for group_id in denied)]}
+    return {**values, "groups": [*shown, *refusals]}
 
 
 def _topics_shown(group: Mapping[str, Any]) -> set[str]:
@@ -154,10 +156,10 @@ def _no_consumers(group_id: str, code: ErrorCode, message: str) -> dict[str, obj
     }
 
 
-def _as_allowed(rights: Rights, groups: object) -> list[dict[str, object]]:
+async def _as_allowed(call: Call, rights: Rights, groups: object) -> list[dict[str, object]]:
     """Descriptions that tell the operations which this client has, where it asked for them."""
     found = cast(list[dict[str, object]], groups)
-    for group in found:
+    async for group in call.ctx.turns.each(found):
         if "authorized_operations" in group:
             group["authorized_operations"] = rights.operations(ResourceType.GROUP, str(group["group_id"]))
     return found
@@ -174,10 +176,10 @@ async def list_groups(call: Call, rights: Rights, request: Any, adapt: Adapter) 
 
 
 async def delete_groups(call: Call, rights: Rights, request: Any, adapt: Adapter) -> Mapping[str, object]:
-    allowed, denied = rights.divided(Operation.DELETE, ResourceType.GROUP, request.groups_names, str)
+    names, may = dict.fromkeys(request.groups_names), can(rights, Operation.DELETE, ResourceType.GROUP)
+    allowed, refusals = await shares(call, names, may, lambda it: {"group_id": it, "error_code": CODE})
     values = await adapt(call, changed(request, groups_names=tuple(allowed)))
-    refused = [{"group_id": group_id, "error_code": CODE} for group_id in dict.fromkeys(denied)]
-    return {**values, "results": [*cast(list[object], values["results"]), *refused]}
+    return {**values, "results": [*cast(list[object], values["results"]), *refusals]}
 
 
 # --- offsets -------------------------------------------------------------------------------------------------------------
@@ -194,30 +196,43 @@ def uncommitted(topic: Any, code: ErrorCode) -> dict[str, object]:
     }
 
 
+async def all_uncommitted(call: Call, topics: Sequence[Any], code: ErrorCode) -> list[dict[str, object]]:
+    return [uncommitted(topic, code) async for topic in call.ctx.turns.each(topics)]
+
+
 async def offset_commit(call: Call, rights: Rights, request: Any, adapt: Adapter) -> Mapping[str, object]:
     if not rights.group(Operation.READ, request.group_id):
-        return {"throttle_time": 0, "topics": [uncommitted(topic, CODE) for topic in request.topics]}
+        return {"throttle_time": 0, "topics": await all_uncommitted(call, request.topics, CODE)}
     return await committed_topics(call, rights, request, adapt)
 
 
 async def committed_topics(call: Call, rights: Rights, request: Any, adapt: Adapter) -> Mapping[str, object]:
     """Commit the offsets of the topics that may be read."""
-    allowed = [topic for topic in request.topics if may_use(call.ctx, rights, Operation.READ, topic)]
-    if len(allowed) == len(request.topics):
+    allowed, refusals = await shares(
+        call,
+        request.topics,
+        lambda it: may_use(call.ctx, rights, Operation.READ, it),
+        lambda it: uncommitted(it, TOPIC_CODE),
+    )
+    if not refusals:
         return await adapt(call, request)
     values = await adapt(call, changed(request, topics=tuple(allowed)))
-    denied = [topic for topic in request.topics if not may_use(call.ctx, rights, Operation.READ, topic)]
-    return {**values, "topics": [*cast(list[object], values["topics"]), *(uncommitted(it, TOPIC_CODE) for it in denied)]}
+    return {**values, "topics": [*cast(list[object], values["topics"]), *refusals]}
 
 
 async def offset_delete(call: Call, rights: Rights, request: Any, adapt: Adapter) -> Mapping[str, object]:
     if not rights.group(Operation.DELETE, request.group_id):
         return {"error_code": CODE, "throttle_time": 0, "topics": []}
-    allowed, denied = rights.divided(Operation.READ, ResourceType.TOPIC, request.topics, lambda it: str(it.name))
+    allowed, refusals = await shares(
+        call,
+        request.topics,
+        lambda it: rights.topic(Operation.READ, str(it.name)),
+        lambda it: uncommitted(it, TOPIC_CODE),
+    )
     values = await adapt(call, changed(request, topics=tuple(allowed)))
     if values["error_code"] is not ErrorCode.NONE:
         return values
-    return {**values, "topics": [*cast(list[object], values["topics"]), *(uncommitted(it, TOPIC_CODE) for it in denied)]}
+    return {**values, "topics": [*cast(list[object], values["topics"]), *refusals]}
 
 
 async def offset_fetch(call: Call, rights: Rights, request: Any, adapt: Adapter) -> Mapping[str, object]:
@@ -225,38 +240,51 @@ async def offset_fetch(call: Call, rights: Rights, request: Any, adapt: Adapter)
     if groups is None:
         if not rights.group(Operation.DESCRIBE, request.group_id):
             # Version 1 has no place for an error but in the partitions.
-            refused = [_unfetched(topic, CODE) for topic in request.topics or ()] if call.version < 2 else []
+            topics = request.topics or () if call.version < 2 else ()
+            refused = [_unfetched(topic, CODE) async for topic in call.ctx.turns.each(topics)]
             return {"throttle_time": 0, "error_code": CODE, "topics": refused}
-        kept, denied = _fetchable(call, rights, request.topics)
+        kept, refusals = await _fetchable(call, rights, request.topics)
         values = await adapt(call, changed(request, topics=kept))
-        return {**values, "topics": _fetched(call, rights, values["topics"], kept, denied)}
-    allowed = [group for group in groups if rights.group(Operation.DESCRIBE, group.group_id)]
-    parts = [_fetchable(call, rights, group.topics) for group in allowed]
-    asked = tuple(changed(group, topics=kept) for group, (kept, _denied) in zip(allowed, parts, strict=True))
-    values = await adapt(call, changed(request, groups=asked))
+        return {**values, "topics": await _fetched(call, rights, values["topics"], kept, refusals)}
+    allowed, refused_groups = await shares(
+        call,
+        groups,
+        lambda it: rights.group(Operation.DESCRIBE, it.group_id),
+        lambda it: {"group_id": it.group_id, "error_code": CODE, "topics": []},
+    )
+    parts = [await _fetchable(call, rights, cast(Any, group).topics) for group in allowed]
+    asked = [
+        changed(group, topics=kept) async for group, (kept, _refusals) in call.ctx.turns.each(zip(allowed, parts, strict=True))
+    ]
+    values = await adapt(call, changed(request, groups=tuple(asked)))
     found = cast(list[dict[str, object]], values["groups"])
-    seen = [{**group, "topics": _fetched(call, rights, group["topics"], *part)} for group, part in zip(found, parts, strict=True)]
-    refused_groups = [
-        {"group_id": group.group_id, "error_code": CODE, "topics": []}
-        for group in groups
-        if not rights.group(Operation.DESCRIBE, group.group_id)
+    seen = [
+        {**group, "topics": await _fetched(call, rights, group["topics"], *part)}
+        async for group, part in call.ctx.turns.each(zip(found, parts, strict=True))
     ]
     return {**values, "groups": [*seen, *refused_groups]}
 
 
-def _fetchable(call: Call, rights: Rights, topics: Any) -> tuple[Any, list[Any]]:
-    """The topics to ask for, None for all of them, and those that may not be described."""
+async def _fetchable(call: Call, rights: Rights, topics: Any) -> tuple[Any, list[object]]:
+    """The topics to ask for, None for all of them, and what is answered for those that may not be described."""
+    await call.ctx.turns.next()
     if topics is None:
         return None, []
-    allowed = tuple(topic for topic in topics if may_use(call.ctx, rights, Operation.DESCRIBE, topic))
-    return allowed, [topic for topic in topics if not may_use(call.ctx, rights, Operation.DESCRIBE, topic)]
+    allowed, refusals = await shares(
+        call,
+        topics,
+        lambda it: may_use(call.ctx, rights, Operation.DESCRIBE, it),
+        lambda it: _unfetched(it, TOPIC_CODE),
+    )
+    return tuple(allowed), refusals
 
 
-def _fetched(call: Call, rights: Rights, topics: object, asked: Any, denied: Sequence[Any]) -> list[object]:
+async def _fetched(call: Call, rights: Rights, topics: object, asked: Any, refusals: Sequence[object]) -> list[object]:
     found = cast(list[dict[str, Any]], topics)
-    if asked is None:
-        return [topic for topic in found if rights.topic(Operation.DESCRIBE, _name(call, topic), audited=False)]
-    return [*found, *(_unfetched(topic, TOPIC_CODE) for topic in denied)]
+    if asked is not None:
+        return [*found, *refusals]
+    each = call.ctx.turns.each(found)
+    return [topic async for topic in each if rights.topic(Operation.DESCRIBE, _name(call, topic), audited=False)]
 
 
 def _name(call: Call, topic: Mapping[str, Any]) -> str:

@@ -12,6 +12,7 @@ from kraftlite.broker.handlers.context import NodeContext
 from kraftlite.model.acls import REFUSAL_TEXTS, REFUSALS, Operation, ResourceType
 from kraftlite.security.gate import Rights
 from kraftlite.wire.apis.call import Adapter, Call, Guard, changed
+from kraftlite.wire.rights.shares import shares
 
 CODE: Final = REFUSALS[ResourceType.TOPIC]
 TEXT: Final = REFUSAL_TEXTS[ResourceType.TOPIC]
@@ -40,11 +41,11 @@ def by_topic(
     """For a request with a list `topics`, and an answer with a list `answers`, to which what `refused` makes is added."""
 
     async def guard(call: Call, rights: Rights, request: Any, adapt: Adapter) -> Mapping[str, object]:
-        allowed, denied = rights.divided(operation, ResourceType.TOPIC, request.topics, name)
-        if not denied:
+        allowed, refusals = await shares(call, request.topics, lambda it: rights.topic(operation, name(it)), refused)
+        if not refusals:
             return await adapt(call, request)
         values = await adapt(call, changed(request, topics=tuple(allowed)))
-        return {**values, answers: [*_list(values[answers]), *(refused(topic) for topic in denied)]}
+        return {**values, answers: [*_list(values[answers]), *refusals]}
 
     return guard
 

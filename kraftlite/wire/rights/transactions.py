@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, cast
 
 from kraftlite.model.acls import REFUSALS, Operation, ResourceType
@@ -10,7 +10,8 @@ from kraftlite.model.errors import ErrorCode
 from kraftlite.security.gate import Rights
 from kraftlite.wire.apis.call import Adapter, Call
 from kraftlite.wire.rights.groups import CODE as GROUP_CODE
-from kraftlite.wire.rights.groups import committed_topics, uncommitted
+from kraftlite.wire.rights.groups import all_uncommitted, committed_topics
+from kraftlite.wire.rights.shares import can, shares
 from kraftlite.wire.rights.topics import CODE as TOPIC_CODE
 
 CODE: Final = REFUSALS[ResourceType.TRANSACTIONAL_ID]
@@ -40,23 +41,22 @@ async def add_partitions(call: Call, rights: Rights, request: Any, adapt: Adapte
         return {"throttle_time": 0, "error_code": CLUSTER_CODE, "results_by_transaction": []}
     topics = request.v3_and_below_topics
     if not rights.transaction(Operation.WRITE, request.v3_and_below_transactional_id):
-        return _not_added(topics, {topic.name: CODE for topic in topics})
-    denied = {topic.name for topic in topics if not rights.topic(Operation.WRITE, topic.name)}
+        return await _not_added(call, topics, lambda _: CODE)
+    denied = {topic.name async for topic in call.ctx.turns.each(topics) if not rights.topic(Operation.WRITE, topic.name)}
     if not denied:
         return await adapt(call, request)
-    codes = {it.name: TOPIC_CODE if it.name in denied else ErrorCode.OPERATION_NOT_ATTEMPTED for it in topics}
-    return _not_added(topics, codes)
+    return await _not_added(call, topics, lambda name: TOPIC_CODE if name in denied else ErrorCode.OPERATION_NOT_ATTEMPTED)
 
 
-def _not_added(topics: Sequence[Any], codes: Mapping[str, ErrorCode]) -> Mapping[str, object]:
+async def _not_added(call: Call, topics: Sequence[Any], code_of: Callable[[str], ErrorCode]) -> Mapping[str, object]:
     results = [
         {
             "name": topic.name,
             "results_by_partition": [
-                {"partition_index": index, "partition_error_code": codes[topic.name]} for index in topic.partitions
+                {"partition_index": index, "partition_error_code": code_of(topic.name)} for index in topic.partitions
             ],
         }
-        for topic in topics
+        async for topic in call.ctx.turns.each(topics)
     ]
     return {"throttle_time": 0, "results_by_topic_v3_and_below": results}
 
@@ -83,32 +83,32 @@ async def txn_offset_commit(call: Call, rights: Rights, request: Any, adapt: Ada
         code = GROUP_CODE
     if code is ErrorCode.NONE:
         return await committed_topics(call, rights, request, adapt)
-    return {"throttle_time": 0, "topics": [uncommitted(topic, code) for topic in request.topics]}
+    return {"throttle_time": 0, "topics": await all_uncommitted(call, request.topics, code)}
 
 
 async def describe_transactions(call: Call, rights: Rights, request: Any, adapt: Adapter) -> Mapping[str, object]:
     """A topic that the client may not describe is left out of the transaction that is in it."""
-    names = list(dict.fromkeys(request.transactional_ids))
-    allowed, denied = rights.divided(Operation.DESCRIBE, ResourceType.TRANSACTIONAL_ID, names, str)
+    may = can(rights, Operation.DESCRIBE, ResourceType.TRANSACTIONAL_ID)
+    allowed, refusals = await shares(call, dict.fromkeys(request.transactional_ids), may, _undescribed)
     values = await adapt(call, type(request)(transactional_ids=tuple(allowed)))
     states = cast(list[dict[str, Any]], values["transaction_states"])
-    for state in states:
+    async for state in call.ctx.turns.each(states):
         topics = state["topics"]
         state["topics"] = [it for it in topics if rights.topic(Operation.DESCRIBE, it["topic"], audited=False)]
-    refused = [
-        {
-            "error_code": CODE,
-            "transactional_id": name,
-            "transaction_state": "",
-            "transaction_timeout": 0,
-            "transaction_start_time": 0,
-            "producer_id": 0,
-            "producer_epoch": 0,
-            "topics": [],
-        }
-        for name in denied
-    ]
-    return {**values, "transaction_states": [*states, *refused]}
+    return {**values, "transaction_states": [*states, *refusals]}
+
+
+def _undescribed(name: str) -> dict[str, object]:
+    return {
+        "error_code": CODE,
+        "transactional_id": name,
+        "transaction_state": "",
+        "transaction_timeout": 0,
+        "transaction_start_time": 0,
+        "producer_id": 0,
+        "producer_epoch": 0,
+        "topics": [],
+    }
 
 
 async def list_transactions(call: Call, rights: Rights, request: Any, adapt: Adapter) -> Mapping[str, object]:

@@ -11,7 +11,8 @@ from uuid import UUID
 
 import pytest
 
-from kraftlite.coordinator.core.shards import GoOn, Tick
+from kraftlite.coordinator.api import DeleteOffsetsRequest
+from kraftlite.coordinator.core.shards import Asked, GoOn, Tick
 from kraftlite.coordinator.core.walks import AT_ONCE
 from kraftlite.coordinator.modern.group import ConsumerGroup
 from kraftlite.coordinator.modern.member import Member
@@ -27,7 +28,7 @@ from kraftlite.coordinator.modern.records import (
     record_of,
 )
 from kraftlite.coordinator.records import CommittedOffset, CoordinatorRecord, GroupValue, MemberValue, group_record, offset_record
-from kraftlite.coordinator.shard_core import GroupShard, MetadataChanged, TopicsDeleted
+from kraftlite.coordinator.shard_core import Event, GroupShard, MetadataChanged, TopicsDeleted
 from kraftlite.model.errors import ErrorCode
 from kraftlite.model.producer import Producer
 from kraftlite.model.topic_partition import TopicPartition
@@ -44,8 +45,8 @@ def committed(group_id: str, commit_ms: int = 1) -> CoordinatorRecord:
     return offset_record(group_id, TP, CommittedOffset(5, None, "", commit_ms))
 
 
-def classic(group_id: str) -> CoordinatorRecord:
-    """A stable group with one member."""
+def classic(group_id: str, *topics: str) -> CoordinatorRecord:
+    """A stable group with one member, which reads `t` if nothing else is said."""
     member = MemberValue(
         member_id="m",
         instance_id=None,
@@ -53,7 +54,7 @@ def classic(group_id: str) -> CoordinatorRecord:
         client_host="/127.0.0.1",
         rebalance_timeout_ms=1000,
         session_timeout_ms=10_000,
-        subscription=subscription("t"),
+        subscription=subscription(*topics or ("t",)),
         assignment=b"",
     )
     value = GroupValue(
@@ -220,3 +221,40 @@ def test_cp_70_nothing_about_fifty_thousand_groups_holds_the_loop() -> None:
     timed("resign", shard.resign)
     assert max(longest.values()) < LONGEST_MS, longest
     print(longest)
+
+
+def reader_of(topics: int, partitions: int) -> GroupWorld:
+    """A stable group with one member that reads many topics, and has old offsets of all of their partitions."""
+    names = [f"topic-{number}" for number in range(topics)]
+    offset = CommittedOffset(5, None, "", 1)
+    records = [offset_record("c", TopicPartition(name, index), offset) for name in names for index in range(partitions)]
+    return world((classic("c", *names), *records), retention_check_interval_ms=1000, offsets_retention_ms=60_000)
+
+
+@pytest.mark.usefixtures("uncollected")
+def test_cp_70_offsets_of_a_group_that_reads_many_topics_are_looked_at_at_once() -> None:
+    """Each is kept because its topic is read, which is not looked for in a list of all of them."""
+    w = reader_of(4_000, 5)
+    w.now_ms += 1000
+    begin = time.thread_time()
+    w.shard.step(Tick(), w.now_ms, w.wall_ms)
+    assert (time.thread_time() - begin) * 1000 < LONGEST_MS
+    assert w.shard.offset_count == 20_000
+
+
+@pytest.mark.usefixtures("uncollected")
+def test_cp_70_offsets_of_topics_that_are_read_are_refused_at_once() -> None:
+    w = reader_of(4_000, 1)
+    partitions = tuple(TopicPartition(f"topic-{number}", 0) for number in reversed(range(4_000)))
+    asked: Event = Asked(request_id=1, request=DeleteOffsetsRequest(group_id="c", partitions=partitions))
+    begin = time.thread_time()
+    output = w.shard.step(asked, w.now_ms, w.wall_ms)
+    assert (time.thread_time() - begin) * 1000 < LONGEST_MS
+    assert output.answers == [(1, (ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC,) * 4_000)]
+
+
+def test_cp_40_an_offset_that_is_named_again_is_deleted_once() -> None:
+    w = world([committed("g")])
+    before = len(w.log)
+    assert w.error(w.delete_offsets(*[("t", 0)] * 300)) == (ErrorCode.NONE,) * 300
+    assert len(w.log) == before + 1

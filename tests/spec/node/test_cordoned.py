@@ -94,7 +94,7 @@ async def test_jb_13_a_cordoned_directory_gets_no_new_logs_and_keeps_those_it_ha
     assert refused.value.code is ErrorCode.INVALID_REPLICA_ASSIGNMENT
     logs_of(node).moves.alter(stays, "/d2")
     await cluster.until(lambda: logs_of(node).directory_of(stays) == "/d2", "the move out of it")
-    described = describe_log_dirs(broker_of(node).context, None)
+    described = await describe_log_dirs(broker_of(node).context, None)
     assert {one.path: one.is_cordoned for one in described} == {"/d1": True, "/d2": False}
     await node.stop()
     node.boot()

@@ -185,7 +185,7 @@ async def test_jb_12_a_copy_is_described_with_its_lag(tmp_path: Path) -> None:
     hold(node)
     logs_of(node).moves.alter(A0, target)
     await cluster.until(lambda: all(lag == 0 for _, _, lag in logs_of(node).moves.copies()), "a complete copy")
-    found = {one.path: one.replicas for one in describe_log_dirs(broker_of(node).context, None)}
+    found = {one.path: one.replicas for one in await describe_log_dirs(broker_of(node).context, None)}
     assert [(it.tp, it.is_copy, it.offset_lag) for it in found[target]] == [(A0, True, 0)]
     assert [(it.tp, it.is_copy) for it in found[home]] == [(A0, False)]
     assert found[target][0].size_bytes == found[home][0].size_bytes > 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from collections.abc import Iterable
 from typing import Any
 
 import pytest
@@ -222,10 +223,10 @@ def topic(name: str, version: int, partitions: list[dict[str, Any]], key: str = 
     return {("topic_id" if version >= 10 else "name"): ids[name] if version >= 10 else name, key: partitions}
 
 
-def commit(version: int, **more: Any) -> dict[str, Any]:
+def commit(version: int, indexes: Iterable[int] = (0, 1, 9), **more: Any) -> dict[str, Any]:
     partitions = [
         {"partition_index": index, "committed_offset": 10 + index, "committed_leader_epoch": 4, "committed_metadata": "md"}
-        for index in (0, 1, 9)
+        for index in indexes
     ]
     return {
         "group_id": "g",
@@ -325,6 +326,20 @@ async def test_cp_38_unknown_topic_id() -> None:
         answer = await (await h.client()).call(FETCH, 10, {"groups": [{"group_id": "g", "topics": wanted}]})
         (found,) = answer.groups[0].topics
         assert code(found.partitions[0]) is E.UNKNOWN_TOPIC_ID and found.topic_id not in (None, ZERO_UUID)
+
+
+async def test_cp_40_many_offsets_are_deleted_in_parts_each_once() -> None:
+    """Behind the error of the group as a whole, which the first part gets."""
+    async with GroupHarness({"t": [partition([1]) for _ in range(1_200)], OFFSETS_TOPIC: [partition([1])]}) as h:
+        client = await h.client()
+        indexes = [*range(1_200), *range(1_200)]
+        values = {"group_id": "g", "topics": [{"name": "t", "partitions": [{"partition_index": it} for it in indexes]}]}
+        assert code(await client.call(OFFSET_DELETE, 0, values)) is E.GROUP_ID_NOT_FOUND
+        await client.call(COMMIT, 8, commit(8, indexes=range(1_200)))
+        answer = await client.call(OFFSET_DELETE, 0, values)
+        assert [(it.partition_index, code(it)) for it in answer.topics[0].partitions] == [(index, E.NONE) for index in indexes]
+        left = await client.call(FETCH, 7, {"group_id": "g", "topics": None})
+        assert not left.topics
 
 
 async def test_cp_40_offset_delete() -> None:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import pytest
+
 from kraftlite.model.ids import NodeId
 from kraftlite.model.topic_partition import TopicPartition
 from kraftlite.quotas.rates import QuotaWindows
-from kraftlite.replication.throttle import ReplicationThrottles
+from kraftlite.replication.throttle import LEADER_REPLICAS, ReplicationThrottles
 from tests.harness.clock import FakeClock
 
 
@@ -52,3 +54,11 @@ def test_qu_10_moves_between_directories_have_a_bound_of_their_own() -> None:
     assert not found.moves.exceeded(), "two windows of a second"
     found.update_rates({})
     assert found.moves.bound is None
+
+
+@pytest.mark.parametrize("text", [":2", "0:", "\u00b2:2", f"{'9' * 5_000}:2", ":2,0:", "*,:2"])
+def test_a_list_that_is_none_lists_nothing(text: str) -> None:
+    """Controllers of earlier versions took such lists, and the broker has to start with them."""
+    found = throttles(FakeClock())
+    found.update_topic("t", {LEADER_REPLICAS: text})
+    assert not found.leader.lists(TopicPartition("t", 0))
