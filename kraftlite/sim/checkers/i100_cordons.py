@@ -49,7 +49,7 @@ class CordonsKept(MetadataChecker):
         self.facts.watch_served(ALTER_DIR, self._told)
 
     def _cordoned(self, view: NodeView) -> frozenset[str] | None:
-        """What the broker has applied; None while it applies an update."""
+        """The directories that the broker has applied as cordoned; None while it applies an update."""
         broker = _broker_of(view)
         if broker is None or not broker.publisher._ready or broker.publisher._task is not None:
             return None

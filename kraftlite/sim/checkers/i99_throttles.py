@@ -45,7 +45,7 @@ class _Side:
 
 
 class _Arrived(NamedTuple):
-    """What a leader had when a fetch came to it: by partition, its LEO and its partition epoch."""
+    """The state of a leader when a fetch came to it: by partition, its LEO and its partition epoch."""
 
     version: int
     partitions: dict[Key, tuple[int, int]]
@@ -53,7 +53,7 @@ class _Arrived(NamedTuple):
 
 @dataclass(eq=False)
 class _Told:
-    """What a follower was told by one leader of one partition, in one leader epoch: its last two high watermarks."""
+    """The last two high watermarks that one leader told a follower of one partition, in one leader epoch."""
 
     leader_epoch: int
     hws: list[int] = field(default_factory=list)

@@ -1,4 +1,4 @@
-"""What replication throttles are in force at a broker, and bounds of the rates that it measures (QU-10, KIP-73)."""
+"""The replication throttles that are in force at a broker, and bounds of the rates that it measures (QU-10, KIP-73)."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class Counted:
 
 
 class Tally:
-    """What one side of one incarnation has counted, by its own clock."""
+    """The bytes that one side of one incarnation has counted, by its own clock."""
 
     def __init__(self, samples: int, window_ms: int) -> None:
         self._samples = samples

@@ -1,4 +1,4 @@
-"""Whether a seed has an administrator who throttles replication, and the configuration of its brokers."""
+"""Says whether a seed has an administrator who throttles replication, and the configuration of its brokers."""
 
 from __future__ import annotations
 
