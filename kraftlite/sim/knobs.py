@@ -209,14 +209,19 @@ NOT_DRAWN: Final[Mapping[str, str]] = {
             "alter.log.dirs.replication.quota.window.size.seconds",
             "controller.quota.window.num",
             "controller.quota.window.size.seconds",
-            "follower.replication.throttled.rate",
-            "leader.replication.throttled.rate",
             "quota.window.num",
             "quota.window.size.seconds",
-            "replication.quota.window.num",
             "replication.quota.window.size.seconds",
         ),
-        "no run sets a quota or a throttle",
+        "no run of this theme sets a quota",
+    ),
+    **dict.fromkeys(
+        (
+            "follower.replication.throttled.rate",
+            "leader.replication.throttled.rate",
+            "replication.quota.window.num",
+        ),
+        "the workload of throttles has its own values",
     ),
     **dict.fromkeys(
         (

@@ -30,6 +30,10 @@ ELR: Final = "eligible.leader.replicas.version"
 MIN_ISR: Final = "min.insync.replicas"
 _ELR_FROM: Final = 23
 """The `metadata.version` that eligible leader replicas need."""
+OF_ONE_BROKER: Final = frozenset(
+    {"leader.replication.throttled.rate", "follower.replication.throttled.rate", "cordoned.log.dirs"}
+)
+"""Keys, of those that are drawn, that no default of the cluster may give (CM-51)."""
 _DEFAULT_LIST: Final = "delete"
 """The default of `cleanup.policy`, the only list that is asked for."""
 
@@ -51,7 +55,8 @@ def alter_configs(state: MetadataState, request: m.IncrementalAlterConfigsReques
             faults, wanted = _changed(resource, it.changes, current)
         else:
             faults, wanted = _replaced(resource, it.configs, current)
-        if count[resource] > 1 or _no_resource(resource):
+        everywhere = resource == (BROKER, "") and any(key in OF_ONE_BROKER and text is not None for key, text in wanted.items())
+        if count[resource] > 1 or _no_resource(resource) or everywhere:
             faults |= {E.INVALID_REQUEST}
         faults |= _disagreement(state, resource, current, wanted)
         entries.append(_resource(resource, faults | _missing(state, resource), current, wanted, elr=has_elr(state)))

@@ -1,4 +1,4 @@
-"""The checkers of log directories: invariants 80 to 83."""
+"""The checkers of log directories: invariants 80 to 83, and 100."""
 
 from __future__ import annotations
 
@@ -8,5 +8,6 @@ from kraftlite.sim.checkers.base import CheckerFactory
 from kraftlite.sim.checkers.facts import MetadataWatch
 from kraftlite.sim.checkers.i80_one_place import OnePlace
 from kraftlite.sim.checkers.i83_offline_leaders import OfflineLeaders
+from kraftlite.sim.checkers.i100_cordons import CordonsKept
 
-DIRECTORIES: Final[tuple[CheckerFactory, ...]] = (MetadataWatch, OnePlace, OfflineLeaders)
+DIRECTORIES: Final[tuple[CheckerFactory, ...]] = (MetadataWatch, OnePlace, OfflineLeaders, CordonsKept)

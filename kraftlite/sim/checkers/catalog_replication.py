@@ -39,6 +39,7 @@ from kraftlite.sim.checkers.i49_log_upkeep import LogsKeptUp
 from kraftlite.sim.checkers.i55_follower_reads import FollowerReads
 from kraftlite.sim.checkers.i96_waits import WaitsEnd
 from kraftlite.sim.checkers.i98_deleted_files import DeletedFilesWait
+from kraftlite.sim.checkers.i99_throttles import ThrottlesKept
 from kraftlite.sim.checkers.isr_lag import IsrLag
 from kraftlite.sim.checkers.isr_shrinks import ShrinksDeserved
 from kraftlite.sim.checkers.loads_end import LoadsEnd
@@ -62,6 +63,7 @@ REPLICATION_AND_HISTORY: Final[tuple[CheckerFactory, ...]] = (
     OffsetsTold,
     LogsKeptUp,
     DeletedFilesWait,
+    ThrottlesKept,
     LogMatching,
     ProducerStateKept,
     AppliedHw,

@@ -161,7 +161,10 @@ class LossesKeeper(MetadataChecker):
     ) -> None:
         leader = new.leader
         tainted = self.world.losses.tainted.get(tp, set())
-        if leader is not None and new.leader_epoch > old.leader_epoch:
+        if leader is None and new.recovering and not old.recovering:
+            self._check_allowed(tp, old, new, state, offset)
+            self._excuse(key, tp, new, f"a move is taken back at metadata offset {offset}, and {new.isr} may lack records")
+        elif leader is not None and new.leader_epoch > old.leader_epoch:
             clean = leader in (*old.isr, *old.elr) or completes_a_move(old, new)
             if not clean or (new.recovering and not old.recovering):
                 last = has_elr(state) and old.last_known_elr == (leader,)
@@ -205,11 +208,12 @@ class LossesKeeper(MetadataChecker):
             self._kept.discard((tp, node_id))
 
     def _excuse(self, key: TopicIdPartition, tp: TopicPartition, new: PartitionRegistration, why: str) -> None:
-        assert new.leader is not None
+        """Without a leader it is the only member of the ISR that will lead."""
+        chosen = new.isr[0] if new.leader is None else new.leader
         self.world.losses.excused[tp] = self.replicas.excuses[key] = why
-        self.world.losses.tainted.get(tp, set()).discard(new.leader)
-        self._lost_by.pop((tp, new.leader), None)
-        self._kept.discard((tp, new.leader))
+        self.world.losses.tainted.get(tp, set()).discard(chosen)
+        self._lost_by.pop((tp, chosen), None)
+        self._kept.discard((tp, chosen))
         self.replicas.forget_committed(key, new.leader_epoch)
 
     def at_end(self) -> None:

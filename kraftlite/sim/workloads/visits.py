@@ -11,6 +11,7 @@ from kraftlite.sim.themes import ADMIN, DIRECTORIES, GROUPS, LOGS, MEMBERSHIP, S
 from kraftlite.sim.workloads import (
     admin,
     brokers,
+    cordons,
     deletions,
     directories,
     groups,
@@ -28,6 +29,7 @@ from kraftlite.sim.workloads import (
     sessions,
     sink,
     stranger,
+    throttles,
     transactions,
 )
 
@@ -46,8 +48,8 @@ IN_ALL: Final[tuple[Visit, ...]] = (stranger.visit, minimum.visit, levels.visit)
 """In every theme that they name; the seed decides whether they come."""
 THEMED: Final[Mapping[str, tuple[Visit, ...]]] = {
     GROUPS: (groups.visit,),
-    ADMIN: (admin.visit, moves.visit),
-    DIRECTORIES: (directories.visit,),
+    ADMIN: (admin.visit, moves.visit, throttles.visit),
+    DIRECTORIES: (directories.visit, cordons.visit),
     LOGS: (logs.visit, sessions.visit, racks.visit, deletions.visit),
     TRANSACTIONS: (transactions.visit, latest.visit),
     SINK: (sink.visit,),

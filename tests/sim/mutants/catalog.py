@@ -55,6 +55,8 @@ MODULES: Final = (
     "transaction_ends",
     "moves",
     "deletions",
+    "throttles",
+    "cordons",
 )
 
 Change = Callable[[Patch], None]
@@ -79,6 +81,8 @@ AREA_THEMES: Final = {
     "transaction_ends": TRANSACTIONS,
     "moves": ADMIN,
     "deletions": LOGS,
+    "throttles": ADMIN,
+    "cordons": DIRECTORIES,
 }
 """The themes in which the mutants of an area are hunted; all others in plain runs."""
 
