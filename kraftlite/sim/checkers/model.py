@@ -87,9 +87,10 @@ def in_online_directory(state: MetadataState, partition: PartitionRegistration, 
 
 def completes_a_move(old: PartitionRegistration, new: PartitionRegistration) -> bool:
     """Return whether the change ends a reassignment whose last replica its leader has found in sync: the leader is chosen
-    among those that are in sync then, and the former leader may be none of them any more (CM-42, CM-43)."""
+    among those that are in sync then, and the former leader may be none of them any more (CM-42, CM-43). Where a replica that is
+    added was chosen uncleanly, whatever changes the partition next ends it."""
     moved = bool(old.adding_replicas or old.removing_replicas) and not (new.adding_replicas or new.removing_replicas)
-    if not moved or new.recovering:
+    if not moved or (new.recovering and not old.recovering):
         return False
     if len(new.isr) == len(new.replicas):
         return True
