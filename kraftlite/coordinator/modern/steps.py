@@ -37,6 +37,8 @@ METADATA_REFRESH_MS: Final = 3_600_000
 """The topics of a group are looked at this often even when nothing is known to have changed; Kafka's constant."""
 REGEX_REFRESH_MIN_MS: Final = 10_000
 """New topics are matched at most this often per group; Kafka's constant."""
+NAMES_AT_ONCE: Final = 20_000
+"""A heartbeat matches expressions with about so many names, 2 us each: a group may have as many expressions as members."""
 
 
 class Steps:
@@ -73,22 +75,29 @@ class Steps:
         if not wanted:
             return False
         wall_ms = self._effects.wall_ms
-        known = [group.regexes[regex] for regex in wanted if regex in group.regexes]
-        if len(known) == len(wanted):
-            ages_ms = [wall_ms - found.timestamp_ms for found in known]
-            newer = min(found.version for found in known) < cluster.topics_created_at
-            recent = min(ages_ms) >= 0 and max(ages_ms) <= REGEX_REFRESH_MIN_MS
-            if recent or not (newer or max(ages_ms) > self._config.consumer_regex_refresh_ms):
-                return False
+        due = [regex for regex in wanted if self._must_look_up(group.regexes.get(regex), wall_ms)]
+        if not due:
+            return False
         changed = False
         names = tuple(cluster.topics.by_name)
-        for regex in wanted:
+        for regex in due[: max(1, NAMES_AT_ONCE // max(1, len(names)))]:  # the next heartbeat looks the others up
             found = matching(regex, names)
             topics = tuple(sorted(found if sees is None else filter(sees, found)))
             former = group.regexes.get(regex)
             changed = changed or topics != (() if former is None else former.topics)
             change.emit(RegexKey(group.group_id, regex), RegexValue(topics, cluster.image.offset, wall_ms))
         return changed
+
+    def _must_look_up(self, found: RegexValue | None, wall_ms: int) -> bool:
+        """Return whether there is reason to look an expression up: it is new, topics came, or it was long ago. A group may have
+        many expressions, so one that is new is no reason to look up the others. (In Kafka, which does it in another thread, it
+        is.)"""
+        if found is None:
+            return True
+        age_ms = wall_ms - found.timestamp_ms
+        if 0 <= age_ms <= REGEX_REFRESH_MIN_MS:
+            return False
+        return found.version < self._cluster.topics_created_at or age_ms > self._config.consumer_regex_refresh_ms
 
     # --- epoch and target ---------------------------------------------------------------------------------------------
 

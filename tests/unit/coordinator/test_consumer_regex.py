@@ -175,6 +175,21 @@ def test_every_topic_is_looked_at_again_after_a_while() -> None:
     assert w.member("m").assigned == {topic_id("a"): frozenset({0})}
 
 
+def test_a_heartbeat_looks_up_a_few_of_many_expressions_and_the_next_ones_the_others() -> None:
+    """One that is new is no reason to look up the others; and after new topics each heartbeat does a part."""
+    w = ConsumerWorld({f"t{index}": 1 for index in range(7_000)})
+    members = [w.enter(f"m{index}", regex=f"t{index}") for index in range(5)]
+    looked_up = {regex: found.version for regex, found in w.consumers().regexes.items()}
+    assert len(looked_up) == 5
+    w.change_topics(**{"t0x": 1})
+    w.advance(10_001)
+    done = []
+    for member in (members[0], members[1], members[2]):
+        w.beat(member)
+        done.append(sum(found.version > looked_up[regex] for regex, found in w.consumers().regexes.items()))
+    assert done == [2, 4, 5]
+
+
 def test_an_expression_finds_what_the_client_may_describe() -> None:
     """SE-36: the rights of the member that gives the reason to look decide, as in Kafka."""
     w = ConsumerWorld({"a.1": 1, "a.2": 1})
