@@ -482,7 +482,7 @@ def test_a_batch_query_that_cannot_be() -> None:
     with pytest.raises(ValueError, match="the starting offset 15 is greater than the ending offset 10"):
         plan(startingTimestamp="15", endingOffsets='{"a":{"0":10}}')
     for fail in ("true", "false"):
-        with pytest.raises(ValueError, match="the starting offset 15 is greater than the ending offset 12"):
+        with pytest.raises(ValueError, match="startingTimestamp is 15, which is greater than endingTimestamp, 12"):
             plan(startingTimestamp="15", endingTimestamp="12", failOnDataLoss=fail)
         with pytest.raises(ValueError, match="the starting offset 21 is greater than the ending offset 20"):
             plan(startingOffsets='{"a":{"0":21}}', failOnDataLoss=fail)
