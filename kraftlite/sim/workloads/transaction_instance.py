@@ -228,7 +228,7 @@ class Instance:
         """One transaction. Raises Ended when the instance may not go on."""
         tried = self._tried()
         self._added.clear()
-        commit = self.rng.randrange(4) > 0
+        commit, left = self.rng.randrange(4) > 0, False
         try:
             if not await self.fill(tried):
                 return
@@ -240,7 +240,7 @@ class Instance:
                 if self._recovers and tried.sends and self._recovering.randrange(4):
                     await self.send(tried, tried.sends[-1].tp, [self._value()])
             elif odd <= 2 and tried.sends:
-                commit = False
+                commit, left = False, True
                 self._leave_behind(tried, await self._somewhere(tried))
         except Aborting:
             commit = False
@@ -252,8 +252,10 @@ class Instance:
         if any(sent.tp == PASSING for sent in tried.sends) and self._more.randrange(3) == 0:
             await self.client.pause(self._more.randint(50_000, 400_000))  # the topic may be gone by then
         self._ends_as = self.version
-        if any(sent.offset >= 0 for sent in tried.sends) and self._more.randrange(20) == 0:
-            self._ends_as = 0  # the cluster's transaction.version, as it was told last, has gone down meanwhile
+        if any(sent.offset >= 0 for sent in tried.sends) and self._more.randrange(20) == 0 and not left:
+            # The cluster's transaction.version, as it was told last, has gone down meanwhile. The epoch is then that of the next
+            # transaction, too, which what was left behind would begin.
+            self._ends_as = 0
         ended = self.producer
         await self.end(tried, commit)
         if self._errs and self._mistaking.randrange(4) == 0:

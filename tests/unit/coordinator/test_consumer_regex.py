@@ -181,7 +181,7 @@ def test_a_heartbeat_looks_up_a_few_of_many_expressions_and_the_next_ones_the_ot
     members = [w.enter(f"m{index}", regex=f"t{index}") for index in range(5)]
     looked_up = {regex: found.version for regex, found in w.consumers().regexes.items()}
     assert len(looked_up) == 5
-    w.change_topics(**{"t0x": 1})
+    w.change_topics(t0x=1)
     w.advance(10_001)
     done = []
     for member in (members[0], members[1], members[2]):
