@@ -55,7 +55,7 @@ def _description(call: Call, transactional_id: str) -> dict[str, object]:
     try:
         found = describe_transaction(call.ctx, transactional_id)
     except ApiError as error:
-        return _nothing(transactional_id, error.code)
+        return undescribed(transactional_id, error.code)
     return {
         "error_code": ErrorCode.NONE,
         "transactional_id": transactional_id,
@@ -68,7 +68,8 @@ def _description(call: Call, transactional_id: str) -> dict[str, object]:
     }
 
 
-def _nothing(transactional_id: str, error: ErrorCode) -> dict[str, object]:
+def undescribed(transactional_id: str, error: ErrorCode) -> dict[str, object]:
+    """The answer of DescribeTransactions for an id that is refused."""
     return {
         "error_code": error,
         "transactional_id": transactional_id,

@@ -9,6 +9,7 @@ from kraftlite.model.acls import REFUSALS, Operation, ResourceType
 from kraftlite.model.errors import ErrorCode
 from kraftlite.security.gate import Rights
 from kraftlite.wire.apis.call import Adapter, Call
+from kraftlite.wire.apis.transaction_admin import undescribed
 from kraftlite.wire.rights.groups import CODE as GROUP_CODE
 from kraftlite.wire.rights.groups import all_uncommitted, committed_topics
 from kraftlite.wire.rights.shares import can, shares
@@ -89,26 +90,13 @@ async def txn_offset_commit(call: Call, rights: Rights, request: Any, adapt: Ada
 async def describe_transactions(call: Call, rights: Rights, request: Any, adapt: Adapter) -> Mapping[str, object]:
     """A topic that the client may not describe is left out of the transaction that is in it."""
     may = can(rights, Operation.DESCRIBE, ResourceType.TRANSACTIONAL_ID)
-    allowed, refusals = await shares(call, dict.fromkeys(request.transactional_ids), may, _undescribed)
+    allowed, refusals = await shares(call, dict.fromkeys(request.transactional_ids), may, lambda it: undescribed(it, CODE))
     values = await adapt(call, type(request)(transactional_ids=tuple(allowed)))
     states = cast(list[dict[str, Any]], values["transaction_states"])
     async for state in call.ctx.turns.each(states):
         topics = state["topics"]
         state["topics"] = [it for it in topics if rights.topic(Operation.DESCRIBE, it["topic"], audited=False)]
     return {**values, "transaction_states": [*states, *refusals]}
-
-
-def _undescribed(name: str) -> dict[str, object]:
-    return {
-        "error_code": CODE,
-        "transactional_id": name,
-        "transaction_state": "",
-        "transaction_timeout": 0,
-        "transaction_start_time": 0,
-        "producer_id": 0,
-        "producer_epoch": 0,
-        "topics": [],
-    }
 
 
 async def list_transactions(call: Call, rights: Rights, request: Any, adapt: Adapter) -> Mapping[str, object]:
