@@ -23,7 +23,7 @@ from kraftlite.replication.isr import KEEP_PENDING, REVERT, IsrState, PendingIsr
 from kraftlite.replication.leader import DirectoryOnline, Eligible, LeaderState
 from kraftlite.replication.partition_trace import PartitionTrace
 from kraftlite.replication.traffic import Traffic
-from kraftlite.replication.waiting import Observer, Waiter, WaitingProduces, wake_all
+from kraftlite.replication.waiting import Observer, Waiter, WaitingProduces, doubt_all, wake_all
 from kraftlite.runtime.ports import Tracer
 from kraftlite.runtime.trace.partition import (
     FollowerStarted,
@@ -380,6 +380,8 @@ class Partition:
         follower = leader.followers[broker_id]
         old_leo, old_start = follower.leo, follower.log_start_offset
         follower.fetched(fetch_offset, log_start_offset, replica_epoch, log.leo, now_ms)
+        if old_leo is not None and fetch_offset < old_leo:
+            doubt_all(self.observers)
         if old_start != log_start_offset and self.start_waiters:
             wake_all(self.start_waiters)
         if broker_id not in leader.isr.maximal:
@@ -397,9 +399,7 @@ class Partition:
         self._maybe_expand(now_ms)
         leader.trace.look(log.hw, log.leo, leader.isr, leader.followers, self.min_isr, now_ms)
         if len(leader.isr.committed) < len(self.replicas):
-            # A fetch names only what is new, and a late one may have said less than is so: have the followers say it again.
-            for observer in self.observers:
-                observer.on_change()
+            doubt_all(self.observers)
         if leader.isr.pending is None and (out := leader.lagging(log.leo, now_ms, self._env.lag_time_max_ms)):
             self._propose(leader, tuple(it for it in leader.isr.committed if it not in out), added=(), removed=out)
             leader.trace.shrink_proposed(leader.isr.maximal, [leader.followers[it] for it in out], log.leo, now_ms)
@@ -482,8 +482,7 @@ class Partition:
             leader.isr.withdraw(tuple(IsrMember(broker_id=member, broker_epoch=None) for member in leader.isr.committed))
         elif then == "reverted":
             leader.isr.revert()
-            for observer in self.observers:
-                observer.on_change()  # so that the followers' next fetches ask for the change again, if it is still due
+            doubt_all(self.observers)  # their next fetches ask for the change again, if it is still due
             self.maybe_advance_hw(now_ms)
         return then in ("retried", "withdrawn")
 

@@ -105,6 +105,9 @@ class SessionEntry:
     def on_change(self) -> None:
         self.session.dirty[self] = None
 
+    def on_doubt(self) -> None:
+        self.session.doubted[self] = None
+
     def on_moved(self) -> None:
         self.session.dirty[self] = None
         self.session.wake()
@@ -133,7 +136,9 @@ class FollowerSession:
 
     `ahead`: partitions of which the follower knows newer metadata than this leader. They are not looked at again before metadata
     has come, or the leader's patience is over: while a failover of thousands is applied here in steps, each request and each step
-    would else look at all that are left."""
+    would else look at all that are left.
+
+    `doubted`: partitions of which the next fetch, and not the one that waits here, has to say where the follower is."""
 
     def __init__(self, session_id: int, replica_id: NodeId, replica_epoch: int) -> None:
         self.session_id = session_id
@@ -143,6 +148,7 @@ class FollowerSession:
         self.entries: dict[Key, SessionEntry] = {}
         self.dirty: dict[SessionEntry, None] = {}
         self.ahead: dict[SessionEntry, None] = {}
+        self.doubted: dict[SessionEntry, None] = {}
         self.last_fetch_ms = 0
         self.waiter: asyncio.Future[None] | None = None
 
@@ -157,6 +163,7 @@ class FollowerSession:
             entry.note_last_fetch()
             self.dirty.pop(entry, None)
             self.ahead.pop(entry, None)
+            self.doubted.pop(entry, None)
             entry.detach()
 
     def look_ahead(self) -> None:
@@ -286,6 +293,8 @@ class FetchServer:
                 entry = session.entries[key] = SessionEntry(session, key)
             entry.ask(asked, now_ms)
         session.last_fetch_ms = now_ms
+        session.dirty.update(session.doubted)
+        session.doubted.clear()
         for entry in list(session.dirty):
             try:
                 self._confirm(session, entry)

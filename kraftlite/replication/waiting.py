@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
+from collections.abc import Sequence
 from typing import Protocol
 
 from kraftlite.model.errors import ErrorCode
@@ -90,9 +91,19 @@ class Observer(Protocol):
         """The HW, the log start, or the role has changed: tell with the next answer."""
         ...
 
+    def on_doubt(self) -> None:
+        """The leader may know less of the follower than the session said: the next fetch counts as if it named this."""
+        ...
+
     def on_moved(self) -> None:
         """The role or the leader epoch changed: whoever waits must be answered at once."""
         ...
+
+
+def doubt_all(observers: Sequence[Observer]) -> None:
+    """Have followers say again where they are: a fetch names only what is new, and a late one may have said less than is so."""
+    for observer in observers:
+        observer.on_doubt()
 
 
 class Waiter(Protocol):

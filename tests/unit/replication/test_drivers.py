@@ -149,6 +149,27 @@ async def test_rp_20_who_goes_over_to_a_newer_epoch_was_caught_up_at_its_last_fe
         assert max(ago_ms) < 2_000
 
 
+async def test_a_fetch_that_opened_a_session_and_comes_late_does_not_hold_the_high_watermark_up() -> None:
+    """The session that the follower has fetched on in names only what changes. The fetch that waits is no proof: it was sent
+    before the late one was taken."""
+    async with LoopCluster() as c:
+        seen: list[ReplicaFetchRequest] = []
+        c.network.on_call = lambda source, target, method, request: seen.append(request) if source == "b2" else None
+        c.create()
+        await c.settle()
+        done = c[1].produce(["a"], acks=-1)
+        await c.until(lambda: done)
+        await c.clock.run_for(1_000)
+        late = next(it for it in seen if it.partitions)
+        assert late.session_epoch == 0
+        assert late.partitions[0].fetch_offset == 0
+        await c[1].manager.handlers()[REPLICA_FETCH](late)
+        follower = c[1].partition().leader.followers[c[2].id]
+        assert follower.leo == 0
+        c[1].partition().log_start_changed()  # anything that has the fetch that waits looked at again
+        await c.until(lambda: follower.leo == 1, within_ms=1_500)
+
+
 async def test_rp_22_one_alter_partition_at_a_time_and_retry_after_50_ms() -> None:
     async with LoopCluster(lag_time_max_ms=10_000) as c:
         c.create(isr=(1,))
