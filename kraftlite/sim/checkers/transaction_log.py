@@ -37,7 +37,9 @@ class Deal:
     commit: bool | None = None
     marker_epoch: int | None = None
     complete: bool = False
-    marked: dict[TopicIdPartition, None] = field(default_factory=dict)
+    there: frozenset[TopicIdPartition] = frozenset()
+    """Those of its partitions that were there when it was decided."""
+    marked: dict[TopicIdPartition, TopicPartition] = field(default_factory=dict)
     """The partitions in whose committed log its marker is."""
 
     @property
@@ -145,6 +147,7 @@ class TransactionFacts:
         elif new.state in PREPARED and deal.commit is None:
             deal.commit = new.state is _S.PREPARE_COMMIT
             deal.marker_epoch = new.producer_epoch
+            deal.there = frozenset(key for tp in deal.partitions if (key := self.key_of(tp)) is not None)
             self.decided.setdefault((new.producer_id, new.producer_epoch), []).append(deal)
         elif new.state in (_S.COMPLETE_COMMIT, _S.COMPLETE_ABORT):
             deal.complete = True

@@ -14,7 +14,7 @@ from kraftlite.coordinator.transactions.states import Transaction, TransactionSt
 from kraftlite.log.appends import AppendOrigin
 from kraftlite.log.batch import Record, build_batch
 from kraftlite.log.control import EndTxnMarker, control_batch
-from kraftlite.metadata.records import PartitionRecord, TopicRecord
+from kraftlite.metadata.records import MetadataRecord, PartitionRecord, RemoveTopicRecord, TopicRecord
 from kraftlite.model.ids import NodeId
 from kraftlite.model.producer import Producer
 from kraftlite.model.topic_partition import TopicIdPartition, TopicPartition
@@ -47,18 +47,26 @@ class Log:
     def __init__(self, factory: CheckerFactory) -> None:
         self.cluster = SimCluster(VirtualLoop(1), NAMED["1+1"], 1)
         self.world = World(cluster=self.cluster, history=History(), losses=Losses(), rng=random.Random(1))
-        watch = MetadataWatch(self.world)
-        watch.facts.history.replay(TopicRecord(name="t", topic_id=T), 0)
-        for index in (0, 1):
-            here = (NodeId(2),)
-            partition = PartitionRecord(
-                topic_id=T, partition=index, replicas=here, isr=here, leader=here[0], leader_epoch=0, partition_epoch=0
-            )
-            watch.facts.history.replay(partition, 1 + index)
+        self.metadata = MetadataWatch(self.world).facts.history
+        self.metadata_end = 0
+        self.create("t", T)
         self.facts = transaction_facts(self.world)
         self.checker = factory(self.world)
         self.seen = self.world.history.transactions
         self.offset = 0
+
+    def create(self, name: str, topic_id: UUID) -> None:
+        self.replay(TopicRecord(name=name, topic_id=topic_id))
+        for index in (0, 1):
+            here = (NodeId(2),)
+            partition = PartitionRecord(
+                topic_id=topic_id, partition=index, replicas=here, isr=here, leader=here[0], leader_epoch=0, partition_epoch=0
+            )
+            self.replay(partition)
+
+    def replay(self, record: MetadataRecord) -> None:
+        self.metadata.replay(record, self.metadata_end)
+        self.metadata_end += 1
 
     def state(self, state: TransactionState, epoch: int, *partitions: TopicPartition, name: str = "x", **more: Any) -> None:
         values = {"producer_id": PRODUCER, "timeout_ms": 1, "updated_ms": 1, "version": 2} | more
@@ -198,6 +206,16 @@ def a_transaction_is_complete_too_early(log: Log) -> None:
     log.state(S.COMPLETE_COMMIT, 1)
 
 
+@breaks(TransactionOutcomes, "u-0 has no marker")
+def a_marker_is_only_in_the_partition_of_the_same_number_of_another_topic(log: Log) -> None:
+    log.create("u", UUID(int=8))
+    other = TopicPartition("u", 0)
+    log.state(S.ONGOING, 0, A, other)
+    log.state(S.PREPARE_COMMIT, 1, A, other)
+    log.batch(A, 1, commit=True)
+    log.state(S.COMPLETE_COMMIT, 1)
+
+
 @breaks(TransactionOutcomes, "which is open")
 def a_transaction_stays_open(log: Log) -> None:
     log.state(S.ONGOING, 0, A)
@@ -317,6 +335,16 @@ def test_what_really_happens_is_no_violation(checker: CheckerFactory, version: i
     log.batch(B, end + 1, commit=False)
     log.state(S.COMPLETE_ABORT, end + 1, version=version)
     log.settle()
+
+
+def test_a_topic_that_is_made_again_before_the_transaction_is_over_needs_no_marker() -> None:
+    log = Log(TransactionOutcomes)
+    log.state(S.ONGOING, 0, A, B)
+    log.state(S.PREPARE_COMMIT, 1, A, B)
+    log.batch(A, 1, commit=True)
+    log.replay(RemoveTopicRecord(topic_id=T))
+    log.create("t", UUID(int=8))
+    log.state(S.COMPLETE_COMMIT, 1)
 
 
 # --- 67: on logs
