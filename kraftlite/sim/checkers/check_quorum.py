@@ -8,6 +8,7 @@ from kraftlite.model.ids import NodeId
 from kraftlite.model.messages.methods import FETCH_SNAPSHOT, RAFT_FETCH, UPDATE_VOTER
 from kraftlite.model.messages.raft import FetchSnapshotRequest, RaftFetchRequest, UpdateVoterRequest
 from kraftlite.raft.states import Leader
+from kraftlite.runtime.trace.node import NodeStalled
 from kraftlite.runtime.trace.raft import LeaderResigned
 from kraftlite.sim.checkers.base import World
 from kraftlite.sim.checkers.facts import MetadataChecker
@@ -36,6 +37,7 @@ class CheckQuorum(MetadataChecker):
         self.facts.watch_call(FETCH_SNAPSHOT, self._on_fetch)
         self.facts.watch_call(UPDATE_VOTER, self._on_fetch)
         self.facts.watch(LeaderResigned, self._on_resigned)
+        self.facts.watch(NodeStalled, self._on_stalled)
 
     def _on_fetch(
         self, source: NodeId, target: NodeId, request: RaftFetchRequest | FetchSnapshotRequest | UpdateVoterRequest
@@ -52,6 +54,9 @@ class CheckQuorum(MetadataChecker):
     def on_role(self, view: NodeView) -> None:
         if isinstance(view.state, Leader):
             self._wrote_us[view.node_id] = self._since_us[view.node_id] = self.world.cluster.loop.now_us()
+
+    def _on_stalled(self, view: NodeView, event: NodeStalled) -> None:
+        self._since_us[view.node_id] = self.world.cluster.loop.now_us()
 
     def _on_resigned(self, view: NodeView, event: LeaderResigned) -> None:
         keys = self.facts.voter_sets.of(view)
