@@ -103,6 +103,11 @@ class Cordoned:
 
 
 @dataclass(frozen=True, slots=True)
+class MetadataApplied:
+    """Much metadata has been carried out: the controller may wait for it."""
+
+
+@dataclass(frozen=True, slots=True)
 class ResendRegistration:
     """Register again with the same incarnation id, e.g. because what the registration says has changed (ML-25)."""
 
@@ -119,6 +124,7 @@ Event = (
     | BeginShutdown
     | DirectoryFailed
     | Cordoned
+    | MetadataApplied
     | ResendRegistration
 )
 
@@ -266,6 +272,9 @@ class BrokerLifecycleCore:
             case Cordoned(directory_ids):
                 if directory_ids != self._cordoned:
                     self._cordoned = directory_ids
+                    self._wish(now_ms)
+            case MetadataApplied():
+                if self.state is BrokerState.RUNNING:
                     self._wish(now_ms)
             case ResendRegistration():
                 if self._registered:

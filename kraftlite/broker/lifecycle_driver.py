@@ -22,6 +22,7 @@ from kraftlite.broker.lifecycle_core import (
     HeartbeatAnswered,
     HeartbeatFailed,
     LifecycleConfig,
+    MetadataApplied,
     ReadyToUnfence,
     Registered,
     RegistrationFailed,
@@ -126,6 +127,10 @@ class BrokerLifecycle:
     def cordoned(self, directory_ids: tuple[UUID, ...]) -> None:
         """Tell the controller which directories get no new replicas."""
         self._step(Cordoned(directory_ids))
+
+    def metadata_applied(self) -> None:
+        """Tell the controller soon up to where this broker acts on metadata."""
+        self._step(MetadataApplied())
 
     def listeners_changed(self, listeners: tuple[ListenerInfo, ...]) -> None:
         """Register these from now on (CB-06)."""

@@ -141,6 +141,8 @@ class BrokerMetadataPublisher:
         self._applied_offset = -1
         self._ready = False
         self._closed = False
+        self.on_long_update: Callable[[], None] = lambda: None
+        """Called when an update that took more than one turn has been applied."""
         self._settled = asyncio.Event()
 
     # --- MetadataPublisher --------------------------------------------------------------------------------------------
@@ -212,9 +214,11 @@ class BrokerMetadataPublisher:
         try:
             await self._take(steps)
             while self._waiting:
+                self.on_long_update()
                 await self._take(self._apply(self._waiting.popleft()))
         finally:
             self._task = None
+        self.on_long_update()
 
     async def _take(self, steps: Iterator[None]) -> None:
         more = True

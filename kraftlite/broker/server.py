@@ -159,6 +159,7 @@ class BrokerServer:
         self.log_dirs.log_moves.throttle = self.replicas.throttles.moves
         self.assignments.start()
         self._loader.elections_left = self.publisher.elections_left
+        self.publisher.on_long_update = self.lifecycle.metadata_applied
         self._loader.install_publishers([self.publisher])
         await self.publisher.wait_first_publish()
         between_brokers = {**self.replicas.handlers(), **transaction_handlers(self.marker_writing, self.enrolling)}

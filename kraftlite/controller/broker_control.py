@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from kraftlite.controller.cluster_control import ClusterControl
 from kraftlite.controller.election_control import ElectionControl
-from kraftlite.controller.heartbeats import BrokerControlState
+from kraftlite.controller.heartbeats import BrokerControlState, Leaving
 from kraftlite.controller.results import ControllerResult
 from kraftlite.controller.topics_state import TopicsState
 from kraftlite.controller.turns import Steps
 from kraftlite.metadata.records import MetadataRecord
-from kraftlite.model.limits import MAX_RECORDS_PER_BATCH
+from kraftlite.model.limits import LEADERS_FIRST_MS, MAX_RECORDS_PER_BATCH
 from kraftlite.model.messages.controller import (
     BrokerHeartbeatRequest,
     BrokerHeartbeatResponse,
@@ -26,11 +26,14 @@ from kraftlite.runtime.trace.controller import BrokerSessionExpired, BrokerState
 class BrokerControl:
     """Computes records for the log; the soft state of heartbeats is changed here directly."""
 
-    def __init__(self, cluster: ClusterControl, state: TopicsState, elections: ElectionControl, tracer: Tracer) -> None:
+    def __init__(
+        self, cluster: ClusterControl, state: TopicsState, elections: ElectionControl, tracer: Tracer, leaders_first: int
+    ) -> None:
         self._cluster = cluster
         self._state = state
         self._elections = elections
         self._tracer = tracer
+        self._leaders_first = leaders_first
         self.changes_per_part = MAX_RECORDS_PER_BATCH
         """The partitions of a failed broker whose changes are written before the next are computed: those of a batch."""
 
@@ -108,9 +111,15 @@ class BrokerControl:
             return
         live.touch(request.broker_id, registration.fenced, request.current_metadata_offset)
 
-    def fence_one_stale(self, now_ms: int) -> Steps[ControllerResult[bool]]:
-        """Fence one broker whose session is over; the response says whether more are due (CE-27)."""
-        tracker = self._cluster.live.tracker
+    def fence_one_stale(self, now_ms: int, last_offset: int) -> Steps[ControllerResult[bool]]:
+        """Fence one broker whose session is over; the response says whether more are due (CE-27).
+
+        What a broker with many leaderships led gets its new leaders first: it leaves the ISRs of all other partitions when those
+        lead. On few processors the changes of those ISRs, which are more, would take the time of the brokers that elect.
+        `last_offset`: the last that has been written.
+        """
+        live = self._cluster.live
+        tracker = live.tracker
         while (expired := tracker.pop_expired(now_ms)) is not None:
             broker_id, broker_epoch, silent_ms = expired
             registration = self._cluster.brokers.get(broker_id)
@@ -118,6 +127,15 @@ class BrokerControl:
                 continue
             self._tracer.emit(BrokerSessionExpired(broker_id=broker_id, broker_epoch=broker_epoch, silent_ms=silent_ms))
             cause = f"broker={broker_id} silent_ms={silent_ms}"
-            more = tracker.has_expired(now_ms)
+            if self._state.count_led(broker_id) >= self._leaders_first:
+                live.leaving[broker_id] = Leaving(now_ms + LEADERS_FIRST_MS, cause)
+                return (yield from self._elections.move_leaders_in_parts(broker_id, self.changes_per_part, True, cause))
+            more = bool(live.leaving) or tracker.has_expired(now_ms)
             return (yield from self._elections.fence_in_parts(broker_id, self.changes_per_part, more, cause))
-        return ControllerResult(records=[], response=False)
+        for broker_id, leaving in live.leaving.items():
+            if leaving.offset is None:
+                leaving.offset = last_offset
+            if now_ms >= leaving.due_ms or live.lowest_active_offset() >= leaving.offset:
+                # It stays in `leaving` until the record that fences it is replayed: nothing may be led by it meanwhile.
+                return (yield from self._elections.fence_in_parts(broker_id, self.changes_per_part, True, leaving.cause))
+        return ControllerResult(records=[], response=bool(live.leaving))

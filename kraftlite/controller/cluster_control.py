@@ -88,6 +88,10 @@ class ClusterControl:
         registration = self.brokers.get(broker_id)
         return registration is not None and registration.active
 
+    def may_lead(self, broker_id: NodeId) -> bool:
+        """Return whether a broker is active, and its session is not over."""
+        return self.is_active(broker_id) and (self.heartbeats is None or broker_id not in self.heartbeats.leaving)
+
     def directory_online(self, broker_id: NodeId, directory: UUID | None) -> bool:
         """Return whether a replica in `directory` may be used (JB-01). A registration without any directory is older than
         directories are, and says nothing of them."""

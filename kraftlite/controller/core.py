@@ -440,7 +440,7 @@ class ControllerCore:
             PeriodicTask(
                 name="maybe_fence_stale_broker",
                 period_ms=max(1, config.session_timeout_ms // 8),
-                run=state.brokers.fence_one_stale,
+                run=lambda now_ms: state.brokers.fence_one_stale(now_ms, self.last_written_offset),
                 due_ms=state.cluster.next_expiry_ms,
             ),
             PeriodicTask(

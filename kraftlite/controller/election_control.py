@@ -116,7 +116,7 @@ class ElectionControl:
                 return False
             found = known.get((broker_id, directory))
             if found is None:
-                active = directory not in gone and (broker_id == added or self._cluster.is_active(broker_id))
+                active = directory not in gone and (broker_id == added or self._cluster.may_lead(broker_id))
                 found = active and self._cluster.directory_online(broker_id, directory)
                 known[broker_id, directory] = found
             return found
@@ -194,16 +194,30 @@ class ElectionControl:
 
     def fence_in_parts(self, broker_id: NodeId, size: int, response: R, cause: str) -> Steps[ControllerResult[R]]:
         """Fence a broker, `size` partitions at a time: each part is on its way while the next is computed."""
-        return self._fence_from(0, self._state.partitions_with_broker_in_isr(broker_id), broker_id, size, response, cause)
+        found = self._state.partitions_with_broker_in_isr(broker_id)
+        return self._leave_from(0, found, broker_id, size, response, cause, fenced=True)
 
-    def _fence_from(
-        self, start: int, partitions: Sequence[PartitionRef], broker_id: NodeId, size: int, response: R, cause: str
+    def move_leaders_in_parts(self, broker_id: NodeId, size: int, response: R, cause: str) -> Steps[ControllerResult[R]]:
+        """Do as `fence_in_parts` does with what the broker leads, and leave all else as it is."""
+        led = self._state.partitions_with_broker_in_isr(broker_id)[: self._state.count_led(broker_id)]
+        return self._leave_from(0, led, broker_id, size, response, cause, fenced=False)
+
+    def _leave_from(
+        self,
+        start: int,
+        partitions: Sequence[PartitionRef],
+        broker_id: NodeId,
+        size: int,
+        response: R,
+        cause: str,
+        *,
+        fenced: bool,
     ) -> Steps[ControllerResult[R]]:
         records: list[MetadataRecord] = []
         end = start + size
         last = end >= len(partitions)
-        yield from self.fence(broker_id, records, partitions[start:end], last=last)
-        rest = None if last else partial(self._fence_from, end, partitions, broker_id, size, response, cause)
+        yield from self.fence(broker_id, records, partitions[start:end], last=last and fenced)
+        rest = None if last else partial(self._leave_from, end, partitions, broker_id, size, response, cause, fenced=fenced)
         return ControllerResult(records=records, response=response, cause=cause, rest=rest)
 
     def unfence(self, broker_id: NodeId, records: list[MetadataRecord], offline: Collection[UUID] = ()) -> Steps[None]:

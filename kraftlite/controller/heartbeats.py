@@ -101,15 +101,27 @@ class BrokerHeartbeatState:
         return BrokerControlState.FENCED if self.fenced else BrokerControlState.UNFENCED
 
 
+@dataclass(slots=True)
+class Leaving:
+    """A broker whose session is over and whose leaderships have moved. It is fenced, and leaves all other ISRs, when the brokers
+    have carried out what was written up to `offset` (None: not known yet), or at `due_ms`."""
+
+    due_ms: int
+    cause: str
+    offset: int | None = None
+
+
 class HeartbeatManager:
     """The active controller's knowledge of each registered broker beyond the log. Lives from claim to renounce."""
 
     def __init__(self, session_timeout_ms: int) -> None:
         self.tracker = HeartbeatTracker(session_timeout_ms)
         self.brokers: dict[NodeId, BrokerHeartbeatState] = {}
+        self.leaving: dict[NodeId, Leaving] = {}
 
     def register(self, broker_id: NodeId, fenced: bool) -> None:
         """Take over what a replayed registration (or its change) says."""
+        self.leaving.pop(broker_id, None)
         state = self.brokers.get(broker_id)
         if state is None:
             self.brokers[broker_id] = BrokerHeartbeatState(broker_id, fenced)
@@ -118,6 +130,7 @@ class HeartbeatManager:
 
     def remove(self, broker_id: NodeId) -> None:
         self.brokers.pop(broker_id, None)
+        self.leaving.pop(broker_id, None)
 
     def touch(self, broker_id: NodeId, fenced: bool, metadata_offset: int) -> None:
         state = self.brokers[broker_id]
@@ -128,11 +141,10 @@ class HeartbeatManager:
             state.controlled_shutdown_offset = None
 
     def lowest_active_offset(self) -> int:
-        """The least metadata offset that an unfenced broker outside of controlled shutdown has reported."""
-        return min(
-            (state.metadata_offset for state in self.brokers.values() if not state.fenced and not state.shutting_down),
-            default=MAX_INT64,
-        )
+        """The least metadata offset that an unfenced broker outside of controlled shutdown has reported. One whose session is
+        over reports nothing any more."""
+        active = (it for it in self.brokers.values() if not (it.fenced or it.shutting_down or it.broker_id in self.leaving))
+        return min((it.metadata_offset for it in active), default=MAX_INT64)
 
     def fix_controlled_shutdown_offset(self, broker_id: NodeId, offset: int) -> None:
         """Remember the offset at which the leadership moves were written. The first one counts (CM-08)."""

@@ -58,7 +58,7 @@ class ControllerState:
         self.isr = IsrControl(self.replication, self.cluster, self.configs, self.elections)
         self.directories = DirectoryControl(self.replication, self.cluster, self.configs, self.features, self.elections)
         self.topics = TopicControl(config, self.replication, self.cluster, self.configs, self.features, rng)
-        self.brokers = BrokerControl(self.cluster, self.replication, self.elections, tracer)
+        self.brokers = BrokerControl(self.cluster, self.replication, self.elections, tracer, config.tuning.leaders_first)
         self._has_records: TimelineValue[bool] = TimelineValue(self.registry, False)
         self.features.brokers = lambda: [(b.broker_id, b.features) for b in self.cluster.brokers.values()]
         self.features.controllers = lambda: [(c.controller_id, c.features) for c in self.cluster.controllers.values()]
@@ -136,11 +136,13 @@ class ControllerState:
         """
         self.cluster.check()
         self.replication.check()
-        active = self.cluster.is_active
+        active, may_lead = self.cluster.is_active, self.cluster.may_lead
         for info in self.replication.topics.values():
             for index, partition in info.partitions.items():
                 leader, isr = partition.leader, partition.isr
-                assert leader is None or active(leader), f"{info.name}-{index} is led by {leader}, who is not active"
+                assert leader is None or may_lead(leader), (
+                    f"{info.name}-{index} is led by {leader}, who is not active or is leaving"
+                )
                 gone = [member for member in isr if not active(member)]
                 assert len(isr) == 1 or not gone, f"{info.name}-{index} has the ISR {isr}, of which {gone} are not active"
 

@@ -202,7 +202,7 @@ class TopicControl:
             )
 
     def _live(self, replicas: Sequence[NodeId]) -> tuple[NodeId, ...]:
-        return tuple(broker_id for broker_id in replicas if self._cluster.is_active(broker_id))
+        return tuple(broker_id for broker_id in replicas if self._cluster.may_lead(broker_id))
 
     def _new_partition(
         self, topic_id: UUID, index: int, replicas: tuple[NodeId, ...], isr: tuple[NodeId, ...]

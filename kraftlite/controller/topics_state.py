@@ -88,6 +88,9 @@ class TopicsState:
             return found
         return sorted(found, key=lambda reference: reference[0].key(reference[1]) not in led)
 
+    def count_led(self, broker_id: NodeId) -> int:
+        return len(self._led_by.get(broker_id, ()))
+
     def partitions_with_broker_in_elr(self, broker_id: NodeId) -> list[PartitionRef]:
         return _in_order(self._elr_of.get(broker_id))
 

@@ -43,6 +43,8 @@ SNAPSHOT_CHUNK_BYTES: Final = MIB
 
 # controller
 MAX_RECORDS_PER_BATCH: Final = 10_000
+LEADERS_FIRST_MS: Final = 2_000
+"""The longest time between the new leaders of what a failed broker led and its fencing. It is fenced as soon as they lead."""
 MAX_RECORDS_PER_USER_OP: Final = 10_000
 MAX_ELECTIONS_PER_RUN: Final = 1_000
 PRODUCER_ID_BLOCK_SIZE: Final = 1_000

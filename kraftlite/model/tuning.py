@@ -41,6 +41,8 @@ class Tuning:
     """See `controller.turns`."""
     elections_per_run: int = MAX_ELECTIONS_PER_RUN
     producer_id_block: int = PRODUCER_ID_BLOCK_SIZE
+    leaders_first: int = 1_000
+    """Partitions that a failed broker led from which on those get new leaders before anything else is changed (CM-10)."""
     # metadata
     records_per_slice: int = 250
     """Records that the loader replays before the loop gets a turn: two to four milliseconds."""

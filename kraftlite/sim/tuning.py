@@ -37,6 +37,7 @@ CHOICES: Final[Mapping[str, Sequence[int]]] = {
     "directory_report_ms": (50, 500, 3_000),
     "roles_per_step": (1, 2, 5),
     "updates_joined": (1, 2, 5),
+    "leaders_first": (1, 2),
 }
 
 

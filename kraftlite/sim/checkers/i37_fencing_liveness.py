@@ -6,8 +6,10 @@ from __future__ import annotations
 from typing import ClassVar, Final
 
 from kraftlite.model.ids import NodeId
+from kraftlite.model.limits import LEADERS_FIRST_MS
 from kraftlite.model.messages.controller import BrokerHeartbeatRequest
 from kraftlite.model.messages.methods import BROKER_HEARTBEAT
+from kraftlite.model.tuning import Tuning
 from kraftlite.raft.states import Leader
 from kraftlite.runtime.trace.controller import BrokerSessionExpired
 from kraftlite.sim.checkers.base import World
@@ -22,8 +24,9 @@ _SLACK_US: Final = 2_000_000
 
 class FencingLiveness(MetadataChecker):
     """A broker does not stay unfenced in the state of the active controller when no heartbeat of it has reached any controller
-    for a session timeout, the quarter of one in which the controller looks twice, and some slack. The time counts from when that
-    controller became active at the earliest, since a new one begins every session anew.
+    for a session timeout, the quarter of one in which the controller looks twice, the time in which what it led gets new leaders
+    first, and some slack. The time counts from when that controller became active at the earliest, since a new one begins every
+    session anew.
 
     The other way round, no controller ends the session of a broker whose heartbeat it has taken less than a session timeout ago.
     """
@@ -90,6 +93,8 @@ class FencingLiveness(MetadataChecker):
         since_us = self._since_us.get(node_id, now_us)
         session_us = core.config.session_timeout_ms * 1_000_000_000 // (1_000_000 + view.node.slowest_ppm)
         limit_us = session_us * 5 // 4 + _SLACK_US
+        if core.config.tuning.leaders_first < Tuning().leaders_first:
+            limit_us += LEADERS_FIRST_MS * 1_000
         if now_us - since_us <= limit_us:
             return
         for broker_id, known in core.state.cluster.brokers.items():

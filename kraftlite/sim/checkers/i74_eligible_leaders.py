@@ -12,10 +12,11 @@ from kraftlite.metadata.registrations import PartitionRegistration
 from kraftlite.model.ids import NodeId
 from kraftlite.model.messages.controller import BrokerRegistrationRequest
 from kraftlite.model.messages.methods import REGISTER_BROKER
+from kraftlite.runtime.trace.controller import BrokerSessionExpired
 from kraftlite.sim.checkers.base import World
 from kraftlite.sim.checkers.facts import MetadataChecker
 from kraftlite.sim.checkers.model import BROKER, TOPIC, MetadataState, completes_a_move, has_elr, in_online_directory
-from kraftlite.sim.checkers.views import Entry
+from kraftlite.sim.checkers.views import Entry, NodeView
 
 _MIN_ISR: Final = "min.insync.replicas"
 
@@ -35,6 +36,8 @@ class _Change:
     """Replicas that may have begun anew in another directory, and then vouch for nothing."""
     away: tuple[NodeId, ...] = ()
     """Replicas whose brokers are not active at this record. A later operation of the same batch may unfence one."""
+    leaving: tuple[NodeId, ...] = ()
+    """Replicas of brokers whose session is over for the controller that writes this: it has yet to fence them (CM-10)."""
 
 
 class EligibleLeaders(MetadataChecker):
@@ -63,18 +66,25 @@ class EligibleLeaders(MetadataChecker):
         self._cleared: dict[str | None, None] = {}
         self._minimum: dict[str | None, None] = {}
         """The topics whose minimum the batch changes; None: those of all."""
+        self._leaving: dict[NodeId, int] = {}
+        """The metadata epoch of the controller that ended a broker's session, until it is fenced."""
         self.facts.watch_call(REGISTER_BROKER, self._on_register)
+        self.facts.watch(BrokerSessionExpired, self._on_expired)
 
     def _on_register(self, source: NodeId, target: NodeId, request: BrokerRegistrationRequest) -> None:
         self._previous[request.incarnation_id] = request.previous_broker_epoch
+
+    def _on_expired(self, view: NodeView, event: BrokerSessionExpired) -> None:
+        self._leaving[event.broker_id] = view.raft.epoch
 
     # --- a batch, record by record
 
     def on_record(self, entry: Entry, offset: int, record: r.MetadataRecord, before: MetadataState, after: MetadataState) -> None:
         match record:
             case r.PartitionChangeRecord():
-                self._note(offset, record, before, after)
+                self._note(entry, offset, record, before, after)
             case r.BrokerRegistrationChangeRecord():
+                self._leaving.pop(record.broker_id, None)
                 if record.fenced is True:
                     self._gone[record.broker_id] = "fenced"
                     self._back.pop(record.broker_id, None)
@@ -85,6 +95,7 @@ class EligibleLeaders(MetadataChecker):
                 elif isinstance(record.log_dirs, tuple):
                     self._gone.setdefault(record.broker_id, "")
             case r.UnregisterBrokerRecord():
+                self._leaving.pop(record.broker_id, None)
                 self._gone[record.broker_id] = "unregistered"
                 self._lost[record.broker_id] = None
             case r.RegisterBrokerRecord():
@@ -98,7 +109,9 @@ class EligibleLeaders(MetadataChecker):
             case _:
                 pass
 
-    def _note(self, offset: int, record: r.PartitionChangeRecord, before: MetadataState, after: MetadataState) -> None:
+    def _note(
+        self, entry: Entry, offset: int, record: r.PartitionChangeRecord, before: MetadataState, after: MetadataState
+    ) -> None:
         old, new = before.partition(record.topic_id, record.partition), after.partition(record.topic_id, record.partition)
         assert old is not None and new is not None, "the record was replayed"
         topic = after.topics[record.topic_id].name
@@ -107,10 +120,22 @@ class EligibleLeaders(MetadataChecker):
         anew = tuple(it for it in new.replicas if it in old.replicas and _has_left(before, old, new, it))
         name = f"{topic}-{record.partition}"
         away = tuple(it for it in new.replicas if it not in after.brokers or not after.brokers[it].active)
-        change = _Change(name=name, offset=offset, old=old, new=new, min_isr=least, kept=has_elr(before), anew=anew, away=away)
-        self._changes.append(change)
+        self._changes.append(
+            _Change(
+                name=name,
+                offset=offset,
+                old=old,
+                new=new,
+                min_isr=least,
+                kept=has_elr(before),
+                anew=anew,
+                away=away,
+                leaving=tuple(it for it in new.replicas if self._leaving.get(it) == entry.epoch),
+            )
+        )
 
     def _note_registration(self, record: r.RegisterBrokerRecord, before: MetadataState) -> None:
+        self._leaving.pop(record.broker_id, None)
         known = before.brokers.get(record.broker_id)
         if known is not None and known.incarnation_id == record.incarnation_id:
             return
@@ -194,7 +219,7 @@ def _election(change: _Change, gone: dict[NodeId, str], state: MetadataState, *,
     old, new = change.old, change.new
 
     def live(members: Sequence[NodeId]) -> list[NodeId]:
-        found = [it for it in members if it in new.replicas and it not in gone]
+        found = [it for it in members if it in new.replicas and it not in gone and it not in change.leaving]
         return [it for it in found if it in state.brokers and state.brokers[it].active and in_online_directory(state, new, it)]
 
     if new.leader is None:

@@ -69,6 +69,18 @@ def sessions_forgotten(patch: Patch) -> None:
 
 
 @mutant(
+    "leaving-broker-is-not-fenced",
+    "a broker that led much loses its leaderships when its session is over, and stays in all ISRs",
+    expects=("37", "50"),
+    lens=tuned(leaders_first=1),
+)
+def leaving_broker_is_not_fenced(patch: Patch) -> None:
+    """CM-10: nobody can write with acks=all where it followed, until its leaders take it out."""
+    rule = "if now_ms >= leaving.due_ms or live.lowest_active_offset() >= leaving.offset:"
+    patch.edit(BrokerControl, "fence_one_stale", (rule, "if False:"))
+
+
+@mutant(
     "work-asked-for-too-early",
     "a broker that has the metadata says that it is ready before it has loaded its logs",
     expects=("19",),

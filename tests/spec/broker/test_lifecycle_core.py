@@ -20,6 +20,7 @@ from kraftlite.broker.lifecycle_core import (
     HeartbeatAnswered,
     HeartbeatFailed,
     LifecycleConfig,
+    MetadataApplied,
     ReadyToUnfence,
     Registered,
     RegistrationFailed,
@@ -401,6 +402,22 @@ def test_bl_17_an_acknowledged_one_does_not() -> None:
         broker.until_due()
         broker.step(HeartbeatFailed("no controller"))
     assert not broker.core.finished
+
+
+def test_much_metadata_that_is_applied_is_told_at_once() -> None:
+    broker = running()
+    assert sends(broker.step(MetadataApplied())) == [heartbeat(fence=False)]
+    broker.step(MetadataApplied())
+    assert sends(broker.answer(fenced=False)) == [heartbeat(fence=False)], "right behind the one that was on its way"
+    broker.answer(fenced=False)
+    waited_ms, _ = broker.until_due()
+    assert waited_ms == 2_000
+
+
+def test_metadata_that_is_applied_before_the_broker_runs_is_not_news() -> None:
+    broker = Broker()
+    broker.step(Start())
+    assert broker.step(MetadataApplied()) == ()
 
 
 def test_a_finished_broker_does_nothing_more() -> None:

@@ -357,14 +357,15 @@ async def test_ml_21_a_big_first_update_is_applied_in_full_before_the_broker_is_
 async def test_what_is_not_applied_yet_is_not_reported_as_applied() -> None:
     scene = Scene()
     await scene.started()
-    before = scene.image.offset
+    before, told = scene.image.offset, list[int]()
+    scene.publisher.on_long_update = lambda: told.append(scene.publisher.applied_offset(scene.image.offset))
     assert scene.publisher.applied_offset(before) == before
     scene.publish(topic("big", ORDERS, 1, partitions=5))
     assert scene.publisher.applied_offset(scene.image.offset) == before
     scene.publish(topic("later", PAYMENTS, 1))
     assert scene.publisher.applied_offset(scene.image.offset) == before
     await scene.settle()
-    assert scene.publisher.applied_offset(scene.image.offset) == scene.image.offset
+    assert scene.publisher.applied_offset(scene.image.offset) == scene.image.offset == told[-1], "whoever waits is told"
 
 
 async def test_a_publisher_closed_while_it_applies_stops_there() -> None:

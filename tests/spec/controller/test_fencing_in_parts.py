@@ -8,6 +8,7 @@ import pytest
 
 from kraftlite.metadata.records import BrokerRegistrationChangeRecord, MetadataRecord, PartitionChangeRecord
 from kraftlite.model.ids import UNCHANGED
+from kraftlite.model.limits import LEADERS_FIRST_MS
 from kraftlite.model.tuning import Tuning
 from tests.harness.controller_world import World
 
@@ -15,8 +16,8 @@ SESSION_MS = 9_000
 FAILS = 1
 
 
-def cluster(changes_per_part: int, partitions: int = 7) -> World:
-    world = World(2, tuning=Tuning(elements_per_turn=3))
+def cluster(changes_per_part: int, partitions: int = 7, **tuning: int) -> World:
+    world = World(2, tuning=Tuning(elements_per_turn=3, **tuning))
     for node in world.nodes.values():
         node.core.state.brokers.changes_per_part = changes_per_part
     world.start_brokers(1, 2, 3)
@@ -111,3 +112,87 @@ def test_ce_27_a_session_that_is_over_is_seen_at_once_and_not_in_the_next_period
         world.settle()
     assert world.now_ms - heard_ms == SESSION_MS + 1
     assert len(deadlines) < 30, "no busy waiting before"
+
+
+def leaders_first(least: int = 1) -> World:
+    world = cluster(2, leaders_first=least)
+    for broker in (1, 2, 3):
+        world.heartbeat(broker)
+    world.now_ms += SESSION_MS - 100
+    for alive in (2, 3):
+        world.heartbeat(alive)
+    return world
+
+
+def in_isr(world: World) -> list[int]:
+    return [index for index in range(7) if FAILS in world.partition("t", index).isr]
+
+
+def led(world: World) -> list[int]:
+    return [index for index in range(7) if world.partition("t", index).leader == FAILS]
+
+
+def test_cm_10_what_it_led_is_led_elsewhere_before_it_leaves_other_isrs() -> None:
+    world = leaders_first()
+    assert (in_isr(world), led(world)) == (list(range(7)), [1, 4])
+    before = world.active.core.last_written_offset
+    world.advance(200)
+    assert (in_isr(world), led(world)) == ([0, 2, 3, 5, 6], [])
+    assert not world.state.cluster.brokers[FAILS].fenced
+    world.check()
+    world.heartbeat(2)
+    world.heartbeat(3, offset=before)
+    world.advance(500)
+    assert in_isr(world) == [0, 2, 3, 5, 6], "one of two has not carried it out"
+    world.heartbeat(3)
+    world.advance(20)
+    assert in_isr(world) == []
+    assert world.state.cluster.brokers[FAILS].fenced
+    assert not world.state.cluster.live.leaving
+    world.check()
+
+
+def test_it_is_fenced_after_two_seconds_whatever_others_have_carried_out() -> None:
+    world = leaders_first()
+    world.advance(200)
+    world.advance(LEADERS_FIRST_MS - 100)
+    assert in_isr(world)
+    world.advance(200)
+    assert not in_isr(world)
+    assert world.state.cluster.brokers[FAILS].fenced
+
+
+def test_a_broker_that_led_less_is_fenced_at_once() -> None:
+    world = leaders_first(3)
+    world.advance(200)
+    assert not in_isr(world)
+    assert world.state.cluster.brokers[FAILS].fenced
+
+
+def test_nothing_is_led_by_a_broker_whose_session_is_over() -> None:
+    """Where the next one fails before it is fenced, and for topics that are made then."""
+    world = leaders_first()
+    world.advance(200)
+    assert led(world) == []
+    world.create("later", assignments=[(1, 2, 3)])
+    assert world.partition("later", 0).isr == (2, 3)
+    world.heartbeat(2, want_shut_down=True)
+    world.settle()
+    assert world.partition("t", 0).leader == 3
+    assert led(world) == []
+    world.check()
+
+
+def test_what_is_over_for_one_controller_is_looked_at_anew_by_the_next() -> None:
+    world = leaders_first()
+    world.advance(200)
+    assert FAILS in world.state.cluster.live.leaving
+    world.quorum.elect(101)
+    world.settle()
+    for broker in (1, 2, 3):
+        world.heartbeat(broker)
+    world.advance(LEADERS_FIRST_MS + 100)
+    assert not world.state.cluster.brokers[FAILS].fenced, "it is heard of again"
+    falls_silent(world)
+    assert world.state.cluster.brokers[FAILS].fenced
+    assert not in_isr(world)
