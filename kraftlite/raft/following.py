@@ -62,7 +62,7 @@ class Following:
                 cause = "request:end_quorum_epoch" if state.leader_has_resigned else "timer:fetch"
                 self._become_prospective(f"{cause} leader={state.leader_id}")
                 return
-            state.fetch_timed_out = True
+            state.fetch_timed_out, state.leader_is_live = True, False  # others may count its vote, and wait for it (DQ-12)
         method: AnyMethod = RAFT_FETCH
         if self._download is not None and self._download_from == state.leader_id:
             method = FETCH_SNAPSHOT
