@@ -91,8 +91,7 @@ class MetadataLog:
         """Bring log and snapshots together after a crash anywhere (RF-46)."""
         self._drop_damaged_snapshots()
         latest, log = self.snapshots.latest, self.log
-        if latest is not None and latest.offset >= log.leo and (latest.offset > log.leo or log.leo == log.log_start_offset):
-            # Also when the log is empty there already: the crash may have kept the epochs of what the snapshot replaced.
+        if latest is not None and self._replaces_log(latest):
             log.truncate_fully_and_start_at(latest.offset)
         start = self.log.log_start_offset
         for snapshot_id in self.snapshots.ids:
@@ -108,6 +107,16 @@ class MetadataLog:
         # What recovery found may only be in the page cache yet.
         self.log.flush_sync()
         self.note_durable()
+
+    def _replaces_log(self, latest: OffsetAndEpoch) -> bool:
+        """Return whether the log is what a downloaded snapshot was to replace when the node ended (RF-45): it does not reach the
+        snapshot's end, or is of an earlier epoch there, so that it has what was never committed."""
+        start, end = self.log.log_start_offset, self.log.leo
+        if latest.offset > end or start == end:
+            # Also when the log is empty there already: the crash may have kept the epochs of what the snapshot replaced.
+            return latest.offset >= end
+        epoch = self.log.epoch_at(latest.offset - 1) if latest.offset > start else None
+        return epoch is not None and epoch < latest.epoch
 
     def _read_membership(self) -> None:
         """Read the control records of the latest snapshot, or of the bootstrap snapshot, and of the log behind it."""

@@ -15,6 +15,7 @@ from kraftlite.raft.snapshots import BOOTSTRAP_SNAPSHOT_ID, snapshot_name, write
 from kraftlite.runtime.trace import raft as trace
 from tests.harness.raft_cluster import DIRECTORY, RaftCluster, SimNode, TextSerde, run_now
 from tests.harness.raft_requests import ask, fetch, fetch_snapshot
+from tests.harness.raft_voters import VoterCluster
 
 SMALL = LogConfig(segment_bytes=300, max_message_bytes=8 << 20)
 
@@ -226,6 +227,48 @@ def test_rf_45_a_crash_between_rename_and_truncation_is_repaired() -> None:
     assert (follower.core.metalog.log_start_offset, follower.core.leo, follower.core.epoch >= 1) == (50, 50, True)
     assert follower.core.metalog.last_epoch == 3
     assert leader
+
+
+@pytest.mark.parametrize("lost", [3, 20], ids=["a shorter end", "a longer end"])
+def test_rf_45_a_crash_before_the_truncation_keeps_nothing_that_was_never_committed(lost: int) -> None:
+    """A deposed leader whose log is longer than the snapshot that replaces it. With that log it would be told by a leader without
+    the snapshot to truncate, behind the snapshot's end too, and would forget who votes."""
+    cluster = VoterCluster()
+    old = cluster.elect(1)
+    cluster.run(1_000)
+    cluster.isolate(1)
+    for i in range(lost):
+        old.append(f"lost {i}")
+        old.advance(25)
+    assert cluster.run(20_000, until=lambda: any(node is not old for node in cluster.leaders))
+    leader = next(node for node in cluster.leaders if node is not old)
+    kept = [f"kept {i}" for i in range(6)]
+    leader.append(*kept)
+    assert cluster.run(1_000, until=lambda: leader.recorder.records == kept)
+    end = leader.core.leo
+    assert leader.snapshot(end, kept) == leader.core.metalog.end
+    leader.core.metalog.log.increment_log_start(end, "test")
+    old.core.metalog.log.truncate_fully_and_start_at = power_cut  # type: ignore[method-assign]
+    cluster.heal()
+    with pytest.raises(PowerCut):
+        cluster.run(20_000)
+    old.crash()
+    leader.crash()  # the third controller has the whole log, and no snapshot
+    cluster.network.clear()
+    old.start()
+    assert old.core.metalog.end == OffsetAndEpoch(epoch=2, offset=end)
+    assert cluster.run(20_000, until=cluster.has_agreed)
+    cluster.leader().append("the end")
+    assert cluster.run(5_000, until=lambda: old.recorder.records == [*kept, "the end"])
+    assert old.core.voters.ids == (1, 2, 3) and old.core.kraft_version == 1
+
+
+class PowerCut(Exception):
+    """The node ends here."""
+
+
+def power_cut(offset: int) -> None:
+    raise PowerCut(f"before the log is replaced by an empty one at offset {offset}")
 
 
 def test_rf_45_a_crash_that_keeps_the_epochs_of_the_replaced_log_is_repaired() -> None:
