@@ -177,7 +177,14 @@ class Following:
             return
         self._succeeded(state)
         if response.high_watermark is not None and response.diverging_epoch is None and response.snapshot_id is None:
-            ctx.advance_hw(min(response.high_watermark, ctx.metalog.leo))
+            self._learn_hw(peer_id, min(response.high_watermark, ctx.metalog.leo))
+
+    def _learn_hw(self, peer_id: NodeId, hw: int) -> None:
+        ctx = self._ctx
+        if ctx.metalog.begins_batch(hw):
+            ctx.advance_hw(max(0, hw))
+        else:
+            ctx.refuse(peer_id, "Fetch answer", f"a high watermark of {hw}, inside a batch")
 
     def _forgotten(self, peer_id: NodeId, request: RaftFetchRequest, response: RaftFetchResponse) -> str | None:
         """Say what the leader of this node's epoch has forgotten; None when nothing shows that it has. It writes its epoch to its

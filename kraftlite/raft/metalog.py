@@ -9,7 +9,7 @@ from __future__ import annotations
 import random
 
 from kraftlite.log.appends import AppendInfo
-from kraftlite.log.batch import check_crc, iter_batches, parse_header
+from kraftlite.log.batch import HEADER_BYTES, check_crc, iter_batches, parse_header
 from kraftlite.log.checkpoints import MalformedCheckpoint, read_partition_metadata, restore_partition_metadata
 from kraftlite.log.log import Log, OpenLog
 from kraftlite.log.validation import AppendOrigin
@@ -268,6 +268,11 @@ class MetadataLog:
         if end.epoch != epoch or end.offset < offset:
             return end, None
         return None, None
+
+    def begins_batch(self, offset: int) -> bool:
+        """Return whether a log can end at this offset and be a prefix of this one: nowhere inside a batch."""
+        found = self.log.find(offset, 1, up_to=self.leo) if self.log_start_offset < offset < self.leo else None
+        return found is None or parse_header(found.segment.file.pread(HEADER_BYTES, found.extent.start)).base_offset == offset
 
     def truncate_to_diverging(self, diverging: OffsetAndEpoch) -> int:
         """Give up what the leader does not have; returns the new LEO. Raises Fault below the high watermark (RF-31)."""
