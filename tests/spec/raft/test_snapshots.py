@@ -315,18 +315,23 @@ def test_rf_46_a_log_without_its_beginning_and_without_a_snapshot_is_fatal() -> 
         leader.start()
 
 
-def damage_snapshot(node: SimNode, offset: int) -> None:
+def damage_snapshot(node: SimNode, offset: int, length: int | None = None) -> None:
+    """A bit flips, or the first batch tells another `length`."""
     path = f"{DIRECTORY}/{snapshot_name(OffsetAndEpoch(epoch=1, offset=offset))}"
     data = bytearray(node.disk.read_file(path))
-    data[len(data) // 2] ^= 1
+    if length is None:
+        data[len(data) // 2] ^= 1
+    else:
+        data[8:12] = length.to_bytes(4, "big")
     node.disk.write_file_atomically(path, bytes(data))
 
 
-def test_rf_46_a_damaged_snapshot_that_the_log_does_not_need_is_dropped() -> None:
+@pytest.mark.parametrize("length", [None, 0, 5, 1 << 30])
+def test_rf_46_a_damaged_snapshot_that_the_log_does_not_need_is_dropped(length: int | None) -> None:
     _, leader = filled()
     leader.snapshot(3, ["s"])
     leader.snapshot(6, ["s"])
-    damage_snapshot(leader, 6)
+    damage_snapshot(leader, 6, length)
     leader.crash()
     leader.start()
     assert [snapshot.offset for snapshot in leader.core.metalog.snapshots.ids] == [3]
