@@ -223,8 +223,11 @@ class Following:
             asked = OffsetAndEpoch(epoch=request.last_fetched_epoch, offset=request.fetch_offset)
             if diverging >= asked:
                 return f"a log that ends at {asked} cannot part from the leader's at {diverging}"
-        elif snapshot_id is not None and (snapshot_id.offset < (self._ctx.hw or 1) or snapshot_id.epoch > response.leader_epoch):
-            return f"a snapshot {snapshot_id} of epoch {response.leader_epoch}, where everything below {self._ctx.hw} is known"
+        elif snapshot_id is not None:
+            has = snapshot_id.epoch == request.last_fetched_epoch and snapshot_id.offset <= request.fetch_offset
+            if has or snapshot_id.offset < (self._ctx.hw or 1) or snapshot_id.epoch > response.leader_epoch:
+                known = f"everything below {self._ctx.hw} is known, and the log ends at {request.fetch_offset}"
+                return f"a snapshot {snapshot_id} of epoch {response.leader_epoch}, where {known}"
         return None
 
     def _append(self, state: Follower, payload: bytes) -> bool:

@@ -260,7 +260,7 @@ class MetadataLog:
         if offset == 0 and epoch == 0:
             return (None, latest) if latest is not None else (None, None)
         behind = earliest is not None and (
-            offset < start or (offset == start and start > 0 and epoch != earliest.epoch) or epoch < earliest.epoch
+            offset < start or (offset == start and start > 0 and epoch != self._epoch_before(start)) or epoch < earliest.epoch
         )
         if behind:
             return None, latest

@@ -239,8 +239,10 @@ class FileSnapshotWriter:
         last_contained_timestamp_ms: int,
         on_frozen: Callable[[OffsetAndEpoch, int], None],
         controls: Sequence[ControlRecord] = (),
+        is_wanted: Callable[[OffsetAndEpoch], bool] = lambda _: True,
     ) -> None:
         self._part = part
+        self._is_wanted = is_wanted
         self._batches = SnapshotBatches(part.snapshot_id, serde, last_contained_timestamp_ms, controls)
         self._on_frozen = on_frozen
         part.append(self._batches.header())
@@ -250,9 +252,11 @@ class FileSnapshotWriter:
             self._part.append(batch)
 
     async def freeze(self) -> None:
-        """Write the footer, make the file durable, and give it its name."""
+        """Write the footer, make the file durable, and give it its name. Raises ValueError when the log has left it behind."""
         self._part.append(*self._batches.finish())
         await self._part.file.flush()
+        if not self._is_wanted(self._part.snapshot_id):
+            raise ValueError(f"snapshot {self._part.snapshot_id} ends before the log, which a newer one has replaced meanwhile")
         self._part.publish()
         self._on_frozen(self._part.snapshot_id, self._part.position)
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from kraftlite.log.batch import iter_batches, iter_records
@@ -10,6 +12,7 @@ from kraftlite.log.control import SnapshotFooter, SnapshotHeader, decode_control
 from kraftlite.model.errors import ErrorCode, Fault
 from kraftlite.model.ids import Endpoint, NodeId
 from kraftlite.model.messages.raft import OffsetAndEpoch
+from kraftlite.raft.client import SnapshotWriter
 from kraftlite.raft.config import QuorumConfig, Voter, parse_voters
 from kraftlite.raft.snapshots import BOOTSTRAP_SNAPSHOT_ID, snapshot_name, write_snapshot_file
 from kraftlite.runtime.trace import raft as trace
@@ -90,6 +93,72 @@ def test_rf_42_which_snapshots_may_be_created() -> None:
     assert create(4, epoch) is None, "it exists"
     assert create(2, epoch) is None, "a newer one makes it superfluous"
     assert leader.snapshot(7, ["s"]) is not None
+
+
+def left_behind() -> tuple[RaftCluster, SimNode, SnapshotWriter]:
+    """Node 3, whose log a downloaded snapshot of epoch 2 has replaced while its own of epoch 1 was being written."""
+    cluster, leader = filled(4)
+    node = cluster[3]
+    writer = node.core.create_snapshot(OffsetAndEpoch(epoch=1, offset=3), 1)
+    assert writer is not None
+    cluster.isolate(3)
+    leader.resign()
+    leader = cluster.elect(2)
+    leader.append("later")
+    leader.advance(25)
+    cluster.settle()
+    end = leader.core.leo
+    assert leader.snapshot(end, leader.recorder.records) == OffsetAndEpoch(epoch=2, offset=end)
+    leader.core.metalog.log.increment_log_start(end, "test")
+    cluster.heal()
+    assert cluster.run(8_000, until=lambda: node.core.metalog.log_start_offset == end)
+    return cluster, node, writer
+
+
+def test_rf_42_a_snapshot_that_the_log_has_left_behind_is_given_up() -> None:
+    """Beside the one that the log starts from it would have been taken for that one."""
+    cluster, node, writer = left_behind()
+    with pytest.raises(ValueError, match="ends before the log"):
+        run_now(writer.freeze())
+    writer.abandon()
+    assert [name for name in snapshot_files(node) if "00003-" in name] == []
+    wiped_voter_joins(cluster, node)
+
+
+def test_rf_43_an_older_snapshot_is_not_the_one_that_the_log_starts_from() -> None:
+    """A new replica that has just loaded the latest one was sent back to load it, without end and without a pause."""
+    cluster, node, writer = left_behind()
+    writer._is_wanted = lambda _: True  # type: ignore[attr-defined]
+    run_now(writer.freeze())
+    assert [snapshot.epoch for snapshot in node.core.metalog.snapshots.ids] == [1, 2]
+    wiped_voter_joins(cluster, node)
+
+
+def wiped_voter_joins(cluster: RaftCluster, leader: SimNode) -> None:
+    for node_id in (1, 2):
+        cluster[node_id].shut_down()
+    cluster.network.clear()
+    cluster[1].crash()
+    cluster[1].wipe()
+    cluster[1].start()
+    cluster.elect(leader.id)
+    assert cluster.run(8_000, until=lambda: cluster[1].core.leo == leader.core.leo)
+    assert len(cluster.events_of(trace.SnapshotInstalled, 1)) == 1
+
+
+def test_rf_45_a_snapshot_of_what_the_log_has_is_not_loaded_again() -> None:
+    cluster, leader = filled()
+    node = downloading(cluster, leader)
+    cluster.run(3_000)
+    latest = node.core.metalog.snapshots.latest
+    leader.append("more")
+    leader.advance(25)
+    message = next(it for it in cluster.in_flight(1, 3) if it.method.name == "Fetch")
+    message.body = replace(message.body, snapshot_id=latest, payload=b"")
+    cluster.deliver(message)
+    assert "and the log ends at" in cluster.events_of(trace.PeerRefused, 3)[-1].reason
+    assert cluster.run(3_000, until=lambda: node.core.leo == leader.core.leo)
+    assert len(cluster.events_of(trace.SnapshotInstalled, 3)) == 1
 
 
 def test_rf_42_not_before_the_high_watermark_is_known() -> None:
