@@ -364,8 +364,11 @@ class MetadataLog:
         total = self.log.size_bytes + sum(self.snapshots.size(snapshot_id) for snapshot_id in self.snapshots.ids)
         if total > self._config.max_retention_bytes:
             return "metadata.max.retention.bytes"
-        with self.open_reader(oldest) as reader:
-            age = wall_ms - reader.last_contained_timestamp_ms
+        try:
+            with self.open_reader(oldest) as reader:
+                age = wall_ms - reader.last_contained_timestamp_ms
+        except Fault:
+            return "damaged"  # nobody needs it: there is a newer one, and a start reads that
         return "metadata.max.retention.ms" if age > self._config.max_retention_ms else None
 
     def _delete_older_than(self, offset: int, reason: str) -> None:

@@ -446,6 +446,21 @@ def test_rf_47_cleaning(limits: dict[str, int], survivors: list[int]) -> None:
         assert "00000000000000000000.log" not in leader.disk.listdir(DIRECTORY)
 
 
+def test_rf_47_a_damaged_snapshot_is_the_first_to_go() -> None:
+    """It would have ended the node at every cleaning, after each start."""
+    _, leader = filled(voters=(1,))
+    for offset in (3, 6, 9):
+        leader.snapshot(offset, ["s"])
+    damage_snapshot(leader, 3, 5)
+    leader.advance(61_000)
+    assert [snapshot.offset for snapshot in leader.core.metalog.snapshots.ids] == [6, 9]
+    assert leader.core.metalog.log_start_offset == 6
+    leader.kill()
+    leader.start()
+    leader.advance(61_000)
+    assert [snapshot.offset for snapshot in leader.core.metalog.snapshots.ids] == [6, 9]
+
+
 def test_rf_47_the_last_snapshot_stays() -> None:
     _, leader = filled(voters=(1,), max_retention_bytes=1, max_retention_ms=1)
     leader.snapshot(9, ["s"])
