@@ -37,6 +37,10 @@ RAFT_FETCH_MAX_WAIT_MS: Final = 500
 RAFT_MAX_WAITING_BATCHES: Final = 10
 RAFT_OBSERVER_EXPIRY_MS: Final = 300_000
 RAFT_MAX_OBSERVERS: Final = 10_000
+RAFT_MAX_LISTENERS: Final = 100
+"""The listeners of one voter. The record of all voters must fit into one batch."""
+RAFT_MAX_LISTENER_CHARS: Final = 32_767
+"""The names and hosts of the listeners of one voter together."""
 RAFT_MAX_SNAPSHOT_BYTES: Final = 8 * 1024 * MIB
 """A leader that announces more is not believed."""
 SNAPSHOT_CHUNK_BYTES: Final = MIB

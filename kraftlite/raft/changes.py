@@ -16,6 +16,7 @@ from uuid import UUID
 
 from kraftlite.model.errors import ApiError, ErrorCode
 from kraftlite.model.ids import ZERO_UUID, Endpoint, NodeId, VoterEndpoint
+from kraftlite.model.limits import RAFT_MAX_LISTENER_CHARS, RAFT_MAX_LISTENERS
 from kraftlite.model.messages.methods import PROBE_VERSIONS
 from kraftlite.model.messages.raft import (
     AddVoterRequest,
@@ -120,6 +121,8 @@ class Changes:
         try:
             leader = self._check_leads(request.cluster_id, request.current_leader_epoch)
             directory_id = _checked_key(request.voter_id, request.voter_directory_id)
+            if request.voter_id == self._ctx.node_id:  # who leads says so in its own records, and is no contact of itself
+                raise ApiError(ErrorCode.INVALID_REQUEST, f"node {request.voter_id} is the leader itself")
             versions = request.min_kraft_version, request.max_kraft_version
             voter = self._described(request.voter_id, directory_id, request.listeners, versions)
             self._check_ready(None)
@@ -251,6 +254,11 @@ class Changes:
     ) -> Voter:
         """Raises ApiError(INVALID_REQUEST) for what cannot be an entry of the set."""
         name = self._ctx.config.listener_name
+        characters = sum(len(listener.name) + len(listener.host) for listener in listeners)
+        if len(listeners) > RAFT_MAX_LISTENERS or characters > RAFT_MAX_LISTENER_CHARS:
+            what = f"{len(listeners)} listeners of {characters} characters"
+            allowed = f"allowed are {RAFT_MAX_LISTENERS} of {RAFT_MAX_LISTENER_CHARS} together"
+            raise ApiError(ErrorCode.INVALID_REQUEST, f"node {node_id} has {what}; {allowed}")
         if not any(listener.name.upper() == (name or listener.name).upper() for listener in listeners):
             raise ApiError(ErrorCode.INVALID_REQUEST, f"node {node_id} has no endpoint for the listener {name}")
         for listener in listeners:

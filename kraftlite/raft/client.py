@@ -59,7 +59,8 @@ class SnapshotWriter(Protocol):
         ...
 
     async def freeze(self) -> None:
-        """Write the footer, make the file durable and give it its name. After it the snapshot exists."""
+        """Write the footer, make the file durable and give it its name. After it the snapshot exists. Raises ValueError when a
+        newer one has replaced the log meanwhile; then it is to be abandoned."""
         ...
 
     def abandon(self) -> None: ...

@@ -427,7 +427,14 @@ class RaftCore:
             return None
         controls = self.metalog.membership.snapshot_controls(snapshot_id.offset)
         part = self.metalog.snapshots.create_part(snapshot_id)
-        return FileSnapshotWriter(part, self._serde, last_contained_timestamp_ms, self._on_snapshot_created, controls)
+        return FileSnapshotWriter(
+            part,
+            self._serde,
+            last_contained_timestamp_ms,
+            self._on_snapshot_created,
+            controls,
+            lambda it: it.offset >= self.metalog.log_start_offset,
+        )
 
     def _on_snapshot_created(self, snapshot_id: OffsetAndEpoch, size: int) -> None:
         self._ctx.tracer.emit(trace.SnapshotCreated(end_offset=snapshot_id.offset, last_epoch=snapshot_id.epoch, size_bytes=size))

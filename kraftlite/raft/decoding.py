@@ -94,6 +94,8 @@ def _check_controls(batch: memoryview) -> int:
     """Count the control records of a batch. Raises ApiError(CORRUPT_MESSAGE) for one that says nonsense."""
     count = 0
     for record in iter_records(batch):
+        if record.offset_delta != count:
+            raise ApiError(ErrorCode.CORRUPT_MESSAGE, f"control record {count} has offset delta {record.offset_delta}")
         control = decode_control(record)
         if isinstance(control, KRaftVoters):
             parse_voters_record(control, None)

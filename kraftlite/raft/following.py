@@ -62,7 +62,7 @@ class Following:
                 cause = "request:end_quorum_epoch" if state.leader_has_resigned else "timer:fetch"
                 self._become_prospective(f"{cause} leader={state.leader_id}")
                 return
-            state.fetch_timed_out = True
+            state.fetch_timed_out, state.leader_is_live = True, False  # others may count its vote, and wait for it (DQ-12)
         method: AnyMethod = RAFT_FETCH
         if self._download is not None and self._download_from == state.leader_id:
             method = FETCH_SNAPSHOT
@@ -177,7 +177,14 @@ class Following:
             return
         self._succeeded(state)
         if response.high_watermark is not None and response.diverging_epoch is None and response.snapshot_id is None:
-            ctx.advance_hw(min(response.high_watermark, ctx.metalog.leo))
+            self._learn_hw(peer_id, min(response.high_watermark, ctx.metalog.leo))
+
+    def _learn_hw(self, peer_id: NodeId, hw: int) -> None:
+        ctx = self._ctx
+        if ctx.metalog.begins_batch(hw):
+            ctx.advance_hw(max(0, hw))
+        else:
+            ctx.refuse(peer_id, "Fetch answer", f"a high watermark of {hw}, inside a batch")
 
     def _forgotten(self, peer_id: NodeId, request: RaftFetchRequest, response: RaftFetchResponse) -> str | None:
         """Say what the leader of this node's epoch has forgotten; None when nothing shows that it has. It writes its epoch to its
@@ -216,8 +223,11 @@ class Following:
             asked = OffsetAndEpoch(epoch=request.last_fetched_epoch, offset=request.fetch_offset)
             if diverging >= asked:
                 return f"a log that ends at {asked} cannot part from the leader's at {diverging}"
-        elif snapshot_id is not None and (snapshot_id.offset < (self._ctx.hw or 1) or snapshot_id.epoch > response.leader_epoch):
-            return f"a snapshot {snapshot_id} of epoch {response.leader_epoch}, where everything below {self._ctx.hw} is known"
+        elif snapshot_id is not None:
+            has = snapshot_id.epoch == request.last_fetched_epoch and snapshot_id.offset <= request.fetch_offset
+            if has or snapshot_id.offset < (self._ctx.hw or 1) or snapshot_id.epoch > response.leader_epoch:
+                known = f"everything below {self._ctx.hw} is known, and the log ends at {request.fetch_offset}"
+                return f"a snapshot {snapshot_id} of epoch {response.leader_epoch}, where {known}"
         return None
 
     def _append(self, state: Follower, payload: bytes) -> bool:

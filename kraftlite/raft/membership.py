@@ -122,10 +122,14 @@ class Membership:
             self.next_offset = header.next_offset
 
     def load(self, controls: Iterable[ControlRecord], end_offset: int) -> None:
-        """Start over with what a snapshot that ends at `end_offset` says; the bootstrap snapshot ends at 0."""
+        """Start over with what a snapshot that ends at `end_offset` says; the bootstrap snapshot ends at 0. Raises
+        ApiError(CORRUPT_MESSAGE) when it says something twice, or nonsense."""
         self._voters.clear()
         self._versions.clear()
         for control in controls:
+            history = self._voters if isinstance(control, KRaftVoters) else self._versions
+            if isinstance(control, KRaftVoters | KRaftVersion) and len(history):
+                raise ApiError(ErrorCode.CORRUPT_MESSAGE, f"there are two {type(control).__name__} records")
             self._note(end_offset - 1, control)
         self.next_offset = end_offset
         self._settle()

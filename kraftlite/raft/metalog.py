@@ -9,7 +9,7 @@ from __future__ import annotations
 import random
 
 from kraftlite.log.appends import AppendInfo
-from kraftlite.log.batch import check_crc, iter_batches, parse_header
+from kraftlite.log.batch import HEADER_BYTES, check_crc, iter_batches, parse_header
 from kraftlite.log.checkpoints import MalformedCheckpoint, read_partition_metadata, restore_partition_metadata
 from kraftlite.log.log import Log, OpenLog
 from kraftlite.log.validation import AppendOrigin
@@ -91,8 +91,7 @@ class MetadataLog:
         """Bring log and snapshots together after a crash anywhere (RF-46)."""
         self._drop_damaged_snapshots()
         latest, log = self.snapshots.latest, self.log
-        if latest is not None and latest.offset >= log.leo and (latest.offset > log.leo or log.leo == log.log_start_offset):
-            # Also when the log is empty there already: the crash may have kept the epochs of what the snapshot replaced.
+        if latest is not None and self._replaces_log(latest):
             log.truncate_fully_and_start_at(latest.offset)
         start = self.log.log_start_offset
         for snapshot_id in self.snapshots.ids:
@@ -108,6 +107,16 @@ class MetadataLog:
         # What recovery found may only be in the page cache yet.
         self.log.flush_sync()
         self.note_durable()
+
+    def _replaces_log(self, latest: OffsetAndEpoch) -> bool:
+        """Return whether the log is what a downloaded snapshot was to replace when the node ended (RF-45): it does not reach the
+        snapshot's end, or is of an earlier epoch there, so that it has what was never committed."""
+        start, end = self.log.log_start_offset, self.log.leo
+        if latest.offset > end or start == end:
+            # Also when the log is empty there already: the crash may have kept the epochs of what the snapshot replaced.
+            return latest.offset >= end
+        epoch = self.log.epoch_at(latest.offset - 1) if latest.offset > start else None
+        return epoch is not None and epoch < latest.epoch
 
     def _read_membership(self) -> None:
         """Read the control records of the latest snapshot, or of the bootstrap snapshot, and of the log behind it."""
@@ -251,7 +260,7 @@ class MetadataLog:
         if offset == 0 and epoch == 0:
             return (None, latest) if latest is not None else (None, None)
         behind = earliest is not None and (
-            offset < start or (offset == start and start > 0 and epoch != earliest.epoch) or epoch < earliest.epoch
+            offset < start or (offset == start and start > 0 and epoch != self._epoch_before(start)) or epoch < earliest.epoch
         )
         if behind:
             return None, latest
@@ -259,6 +268,11 @@ class MetadataLog:
         if end.epoch != epoch or end.offset < offset:
             return end, None
         return None, None
+
+    def begins_batch(self, offset: int) -> bool:
+        """Return whether a log can end at this offset and be a prefix of this one: nowhere inside a batch."""
+        found = self.log.find(offset, 1, up_to=self.leo) if self.log_start_offset < offset < self.leo else None
+        return found is None or parse_header(found.segment.file.pread(HEADER_BYTES, found.extent.start)).base_offset == offset
 
     def truncate_to_diverging(self, diverging: OffsetAndEpoch) -> int:
         """Give up what the leader does not have; returns the new LEO. Raises Fault below the high watermark (RF-31)."""
@@ -350,8 +364,11 @@ class MetadataLog:
         total = self.log.size_bytes + sum(self.snapshots.size(snapshot_id) for snapshot_id in self.snapshots.ids)
         if total > self._config.max_retention_bytes:
             return "metadata.max.retention.bytes"
-        with self.open_reader(oldest) as reader:
-            age = wall_ms - reader.last_contained_timestamp_ms
+        try:
+            with self.open_reader(oldest) as reader:
+                age = wall_ms - reader.last_contained_timestamp_ms
+        except Fault:
+            return "damaged"  # nobody needs it: there is a newer one, and a start reads that
         return "metadata.max.retention.ms" if age > self._config.max_retention_ms else None
 
     def _delete_older_than(self, offset: int, reason: str) -> None:

@@ -55,6 +55,11 @@ class Serving:
             self._leadership.note_fetch(leader, key, None)
             ctx.reply(request_id, self._fetch_response(error, diverging=diverging, snapshot_id=snapshot_id))
             return
+        if not ctx.metalog.begins_batch(request.fetch_offset):
+            # Were it believed, the high watermark could come to lie where no state machine can stop.
+            ctx.refuse(key.id, "Fetch", f"no log that is a part of this one ends at offset {request.fetch_offset}, in a batch")
+            ctx.reply(request_id, self._fetch_response(ErrorCode.INVALID_REQUEST))
+            return
         progress = self._leadership.note_fetch(leader, key, request.fetch_offset)
         if self._leadership.update_hw(leader):
             self._complete_parked(leader)

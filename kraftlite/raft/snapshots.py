@@ -14,9 +14,9 @@ import struct
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
-from kraftlite.log.batch import Record, build_batch, check_crc, iter_records, parse_header
+from kraftlite.log.batch import HEADER_BYTES, Record, build_batch, check_crc, iter_records, parse_header
 from kraftlite.log.control import ControlRecord, SnapshotFooter, SnapshotHeader, decode_control, encode_control
-from kraftlite.model.errors import Fault
+from kraftlite.model.errors import ApiError, Fault
 from kraftlite.model.limits import MIB, RAFT_MAX_BATCH_BYTES
 from kraftlite.model.messages.raft import OffsetAndEpoch
 from kraftlite.raft.client import RecordSerde
@@ -239,8 +239,10 @@ class FileSnapshotWriter:
         last_contained_timestamp_ms: int,
         on_frozen: Callable[[OffsetAndEpoch, int], None],
         controls: Sequence[ControlRecord] = (),
+        is_wanted: Callable[[OffsetAndEpoch], bool] = lambda _: True,
     ) -> None:
         self._part = part
+        self._is_wanted = is_wanted
         self._batches = SnapshotBatches(part.snapshot_id, serde, last_contained_timestamp_ms, controls)
         self._on_frozen = on_frozen
         part.append(self._batches.header())
@@ -250,9 +252,11 @@ class FileSnapshotWriter:
             self._part.append(batch)
 
     async def freeze(self) -> None:
-        """Write the footer, make the file durable, and give it its name."""
+        """Write the footer, make the file durable, and give it its name. Raises ValueError when the log has left it behind."""
         self._part.append(*self._batches.finish())
         await self._part.file.flush()
+        if not self._is_wanted(self._part.snapshot_id):
+            raise ValueError(f"snapshot {self._part.snapshot_id} ends before the log, which a newer one has replaced meanwhile")
         self._part.publish()
         self._on_frozen(self._part.snapshot_id, self._part.position)
 
@@ -289,7 +293,7 @@ class SnapshotReader:
     @property
     def last_contained_timestamp_ms(self) -> int:
         for is_control, records in self.raw_batches():
-            said = decode_control(records[0]) if is_control else None
+            said = self._said(0, iter(records)) if is_control else None
             if isinstance(said, SnapshotHeader):
                 return said.last_contained_log_timestamp_ms
             break
@@ -310,7 +314,7 @@ class SnapshotReader:
             header = parse_header(raw)
             if not check_crc(raw, header):
                 raise self._damaged(f"the CRC of the batch at byte {position} does not match")
-            kind = decode_control(next(iter(iter_records(raw)))) if header.is_control else None
+            kind = self._said(position, iter_records(raw)) if header.is_control else None
             if position == 0 and not isinstance(kind, SnapshotHeader):
                 raise self._damaged("it does not begin with a snapshot header")
             position += len(raw)
@@ -331,14 +335,28 @@ class SnapshotReader:
             header = parse_header(raw)
             if not check_crc(raw, header):
                 raise self._damaged(f"the CRC of the batch at byte {position} does not match")
-            records = list(iter_records(raw))
-            said = decode_control(records[0]) if header.is_control else None
+            records = self._records(position, raw)
+            said = self._said(position, iter(records)) if header.is_control else None
             if position == 0 and not isinstance(said, SnapshotHeader):
                 raise self._damaged("it does not begin with a snapshot header")
             position += len(raw)
             if position == self.size_bytes and not isinstance(said, SnapshotFooter):
                 raise self._damaged("it does not end with a snapshot footer")
             yield header.is_control, records
+
+    def _records(self, position: int, raw: bytes) -> list[Record]:
+        try:
+            return list(iter_records(raw))
+        except ApiError as error:
+            raise self._damaged(f"the batch at byte {position}: {error.message}") from error
+
+    def _said(self, position: int, records: Iterator[Record]) -> ControlRecord | None:
+        """Return what the first record of the control batch there says; None when there is none, or it is not known."""
+        try:
+            first = next(records, None)
+            return None if first is None else decode_control(first)
+        except ApiError as error:
+            raise self._damaged(f"the batch at byte {position}: {error.message}") from error
 
     def _damaged(self, what: str) -> Fault:
         return Fault(
@@ -350,7 +368,7 @@ class SnapshotReader:
         prefix = self._file.pread(_PREFIX.size, position)
         if len(prefix) == _PREFIX.size:
             size = _PREFIX.unpack(prefix)[1] + _PREFIX.size
-            if _PREFIX.size < size <= RAFT_MAX_BATCH_BYTES + MIB:
+            if HEADER_BYTES <= size <= RAFT_MAX_BATCH_BYTES + MIB:
                 raw = self._file.pread(size, position)
                 if len(raw) == size:
                     return raw

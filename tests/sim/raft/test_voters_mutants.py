@@ -14,6 +14,7 @@ import pytest
 from kraftlite.log.control import ControlRecord
 from kraftlite.raft.changes import Changes
 from kraftlite.raft.context import RaftContext
+from kraftlite.raft.following import Following
 from kraftlite.raft.leadership import Leadership
 from kraftlite.raft.membership import Membership
 from kraftlite.raft.voters import VoterSet
@@ -73,6 +74,11 @@ def an_observer_acknowledges_what_is_not_durable(patch: Patch) -> None:
                                              "self.is_voter"))  # fmt: skip
 
 
+def an_observer_takes_a_silent_leader_for_a_living_one(patch: Patch) -> None:
+    """It may be a voter that has not read so, and refuses its pre-vote for ever."""
+    patch.edit(Following, "poll", ("state.fetch_timed_out, state.leader_is_live = True, False", "state.fetch_timed_out = True"))
+
+
 MUTANTS = {
     a_removed_leader_counts_itself: 4,
     directories_do_not_count: 1,
@@ -82,6 +88,7 @@ MUTANTS = {
     a_loaded_snapshot_says_nothing_of_voters: 2,
     a_removed_leader_never_resigns: 15,
     an_observer_acknowledges_what_is_not_durable: 1,
+    an_observer_takes_a_silent_leader_for_a_living_one: 5,
 }
 """The seed that found it last is tried first; all others follow when it finds it no more."""
 

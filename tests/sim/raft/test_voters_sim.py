@@ -45,6 +45,8 @@ class VoterSimulation(Simulation):
         self.calls: list[Call] = []
         self.out_of_office: dict[tuple[int, int, int], int] = {}
         """The time at which a leader, in an incarnation and an epoch, was first seen without being a voter any more."""
+        self.outlived = 0
+        """Leaders that were lost amid an addition when all else had healed."""
         self.looked_at: dict[tuple[int, int], OffsetAndEpoch] = {}
         """The latest snapshot of each incarnation that was compared with its log."""
 
@@ -156,6 +158,34 @@ class VoterSimulation(Simulation):
             assert other.is_one_step_from(one), f"12: {one} is followed by {other} at offset {at}"
         for call in self.calls:
             assert call.answer is None or call.answer.error in ANSWERS, f"{call.answer}"
+        self.lose_the_leader_of_an_addition()
+
+    def lose_the_leader_of_an_addition(self) -> None:
+        """Liveness: a leader dies for good when the others have committed its addition of a voter that has not read so (15)."""
+        cluster, leader = self.cluster, self.cluster.leader()
+        spares = [node for node in self.nodes if node.id not in cluster.brokers and node.id not in leader.core.voters.ids]
+        if not spares or len(leader.core.voters) < 2 or not leader.core.voters.contains(leader.config.key):
+            return
+        new = self.rng.choice(spares)
+        Call(cluster, leader, add(new.id, directory=cluster.key(new.id).directory_id))
+        for _ in range(2_000):
+            if new.id in leader.core.voters.ids or not isinstance(leader.core.state, Leader):
+                break
+            if cluster.network:
+                cluster.deliver(cluster.network[0])
+            else:
+                cluster.run(5)
+        if new.id not in leader.core.voters.ids:
+            return  # it had not caught up
+        cluster.cut(leader.id, new.id)
+        appended_at = leader.core.metalog.membership.voters_offset or 0
+        if cluster.run(1_000, until=lambda: (leader.core.high_watermark or 0) > appended_at):
+            leader.crash()
+            cluster.heal()
+            self.outlived += 1
+            assert cluster.run(30_000, step_ms=20, until=cluster.has_leader), (
+                f"15: no leader after node {leader.id}: {[(n.id, n.core.state_name) for n in self.nodes if n.alive]}"
+            )
 
 
 ANSWERS = frozenset(
@@ -197,3 +227,4 @@ def test_voters_really_change() -> None:
     answered = [call.answer.error for simulation in simulations for call in simulation.calls if call.answer is not None]
     assert {ErrorCode.NONE, ErrorCode.REQUEST_TIMED_OUT, ErrorCode.VOTER_NOT_FOUND} <= set(answered)
     assert any(simulation.cluster.disks for simulation in simulations), "a disk was replaced"
+    assert sum(simulation.outlived for simulation in simulations) > 2

@@ -15,7 +15,8 @@ from kraftlite.raft.states import Leader
 from kraftlite.runtime.trace import raft as trace
 from tests.harness.raft_changes import Call, add, remove, update
 from tests.harness.raft_cluster import RaftCluster, SimNode
-from tests.harness.raft_voters import VoterCluster, controls, directory_of, endpoints_of, entry, voter_set
+from tests.harness.raft_requests import ask
+from tests.harness.raft_voters import ConfiguredCluster, VoterCluster, controls, directory_of, endpoints_of, entry, voter_set
 
 TIMEOUT_MS = 2_000
 OK, LATE = ErrorCode.NONE, ErrorCode.REQUEST_TIMED_OUT
@@ -96,8 +97,6 @@ def test_dq_30_a_quorum_with_static_voters_refuses() -> None:
     leader = cluster.elect(1)
     cluster.settle()
     cluster.nodes[99] = leader  # who asks hears nothing here
-    from tests.harness.raft_requests import ask
-
     assert ask(leader, add(4)).error is ErrorCode.UNSUPPORTED_VERSION
     assert ask(leader, remove(3)).error is ErrorCode.UNSUPPORTED_VERSION
 
@@ -295,7 +294,14 @@ UPDATES: dict[str, tuple[Callable[[int], UpdateVoterRequest], ErrorCode]] = {
     "an old range": (lambda epoch: update(epoch, 2, versions=(0, 0)), ErrorCode.INVALID_REQUEST),
     "no voter": (lambda epoch: update(epoch, 4), ErrorCode.VOTER_NOT_FOUND),
     "another directory": (lambda epoch: update(epoch, 2, directory=directory_of(2, disk=2)), ErrorCode.VOTER_NOT_FOUND),
+    "the leader itself": (lambda epoch: update(epoch, 1), ErrorCode.INVALID_REQUEST),
+    "too many listeners": (lambda epoch: update(epoch, 2, listeners=listeners_of(2, 100, "host")), ErrorCode.INVALID_REQUEST),
+    "too long names": (lambda epoch: update(epoch, 2, listeners=listeners_of(2, 1, "h" * 32_767)), ErrorCode.INVALID_REQUEST),
 }
+
+
+def listeners_of(node_id: int, more: int, host: str) -> tuple[VoterEndpoint, ...]:
+    return (*endpoints_of(node_id), *(VoterEndpoint(name=f"L{i}", host=host, port=9_000) for i in range(more)))
 
 
 @pytest.mark.parametrize("case", UPDATES)
@@ -305,6 +311,28 @@ def test_dq_36_updates_are_checked(case: str) -> None:
     before = leader.core.leo
     assert Call(cluster, leader, make(leader.core.epoch)).answer.error is expected
     assert leader.core.leo == before
+
+
+@pytest.mark.parametrize("make", [ConfiguredCluster, VoterCluster], ids=["configured", "in the log"])
+def test_dq_36_a_leader_is_no_contact_of_itself(make: type[VoterCluster]) -> None:
+    """Else whoever sends it updates in its own name keeps it in office when no other voter reaches it."""
+    cluster = make()
+    leader = cluster.elect(1)
+    cluster.run(1_000)
+    cluster.isolate(1)
+    epoch = leader.core.epoch
+    for _ in range(12):
+        leader.advance(500)
+        ask(leader, update(epoch, 1))
+    assert leader.core.state_name != "leader"
+    assert [event.reason for event in cluster.events_of(trace.LeaderResigned)] == ["no fetches from a majority of the voters"]
+
+
+def test_dq_30_a_voter_has_no_more_listeners_than_a_record_of_all_voters_can_hold() -> None:
+    cluster, leader = quorum()
+    refused = Call(cluster, leader, add(4, listeners=listeners_of(4, 99_999, "h"))).wait()
+    assert refused.error is ErrorCode.INVALID_REQUEST and "100000 listeners" in refused.message
+    assert Call(cluster, leader, add(4, listeners=listeners_of(4, 99, "h" * 200))).wait().error is OK
 
 
 def test_dq_36_an_update_is_answered_at_the_append() -> None:

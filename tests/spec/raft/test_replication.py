@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from kraftlite.log.batch import Record, build_batch, iter_batches
@@ -11,6 +13,7 @@ from kraftlite.model.messages.raft import OffsetAndEpoch, RaftFetchRequest
 from kraftlite.raft.client import LeaderAndEpoch
 from kraftlite.raft.events import AppendScheduled, ResignRequested
 from kraftlite.raft.states import Candidate, Follower, Leader, Resigned
+from kraftlite.runtime.trace import raft as trace
 from tests.harness.raft_cluster import RaftCluster, SimNode
 from tests.harness.raft_requests import answer, ask, fetch, send
 
@@ -80,6 +83,35 @@ def test_rf_26_a_majority_of_the_voters_counts_the_leader_included(size: int, ne
         assert leader.core.high_watermark != leo
         ask(leader, fetch(epoch, leo, epoch, replica=follower), source=follower)
     assert leader.core.high_watermark == leo
+
+
+def test_rf_26_no_log_ends_inside_a_batch() -> None:
+    """Else one fetch with the id of a voter, and an offset of none, would end all nodes: nobody can apply half a batch."""
+    cluster, leader = led_by_1()
+    leo, epoch = write(leader, "a", "b", "c"), leader.core.epoch
+    before = leader.core.high_watermark
+    for offset in (leo - 1, leo - 2):
+        assert ask(leader, fetch(epoch, offset, epoch)).error is ErrorCode.INVALID_REQUEST
+    assert leader.core.high_watermark == before and leader.recorder.records == []
+    assert next(v for v in leader.core.describe(0).voters if v.replica_id == 2).log_end_offset != leo - 1
+    assert ask(leader, fetch(epoch, leo - 3, epoch)).payload
+    cluster.settle()
+    assert leader.core.high_watermark == leo and leader.recorder.records == ["a", "b", "c"]
+
+
+def test_rf_28_a_follower_takes_no_high_watermark_inside_a_batch() -> None:
+    cluster = RaftCluster()
+    leader = cluster.elect(1)
+    cluster.cut(1, 3)
+    write(leader, "a", "b")
+    (message,) = cluster.in_flight(1, 2)
+    message.body = replace(message.body, high_watermark=2)
+    cluster.deliver(message)
+    follower = cluster[2]
+    assert follower.core.leo == 3 and follower.core.committed_offset == 1 and follower.recorder.records == []
+    assert [event.reason for event in cluster.events_of(trace.PeerRefused, 2)] == ["a high watermark of 2, inside a batch"]
+    cluster.settle()
+    assert follower.core.committed_offset == 3 and follower.recorder.records == ["a", "b"]
 
 
 def test_rf_27_the_high_watermark_does_not_follow_a_voter_backwards() -> None:

@@ -272,18 +272,23 @@ def test_rf_46_a_log_without_its_beginning_and_without_a_snapshot_is_fatal() -> 
         leader.start()
 
 
-def damage_snapshot(node: SimNode, offset: int) -> None:
+def damage_snapshot(node: SimNode, offset: int, length: int | None = None) -> None:
+    """A bit flips, or the first batch tells another `length`."""
     path = f"{DIRECTORY}/{snapshot_name(OffsetAndEpoch(epoch=1, offset=offset))}"
     data = bytearray(node.disk.read_file(path))
-    data[len(data) // 2] ^= 1
+    if length is None:
+        data[len(data) // 2] ^= 1
+    else:
+        data[8:12] = length.to_bytes(4, "big")
     node.disk.write_file_atomically(path, bytes(data))
 
 
-def test_rf_46_a_damaged_snapshot_that_the_log_does_not_need_is_dropped() -> None:
+@pytest.mark.parametrize("length", [None, 0, 5, 1 << 30])
+def test_rf_46_a_damaged_snapshot_that_the_log_does_not_need_is_dropped(length: int | None) -> None:
     _, leader = filled()
     leader.snapshot(3, ["s"])
     leader.snapshot(6, ["s"])
-    damage_snapshot(leader, 6)
+    damage_snapshot(leader, 6, length)
     leader.crash()
     leader.start()
     assert [snapshot.offset for snapshot in leader.core.metalog.snapshots.ids] == [3]
@@ -327,6 +332,21 @@ def test_rf_47_cleaning(limits: dict[str, int], survivors: list[int]) -> None:
     if survivors == [9]:
         leader.advance(61_000)
         assert "00000000000000000000.log" not in leader.disk.listdir(DIRECTORY)
+
+
+def test_rf_47_a_damaged_snapshot_is_the_first_to_go() -> None:
+    """It would have ended the node at every cleaning, after each start."""
+    _, leader = filled(voters=(1,))
+    for offset in (3, 6, 9):
+        leader.snapshot(offset, ["s"])
+    damage_snapshot(leader, 3, 5)
+    leader.advance(61_000)
+    assert [snapshot.offset for snapshot in leader.core.metalog.snapshots.ids] == [6, 9]
+    assert leader.core.metalog.log_start_offset == 6
+    leader.kill()
+    leader.start()
+    leader.advance(61_000)
+    assert [snapshot.offset for snapshot in leader.core.metalog.snapshots.ids] == [6, 9]
 
 
 def test_rf_47_the_last_snapshot_stays() -> None:

@@ -257,3 +257,19 @@ def test_a_lost_leader_is_replaced_by_votes_of_directories() -> None:
     cluster.leader().append("b")
     assert cluster.run(5_000, until=lambda: cluster[7].recorder.records == ["a", "b"])
     assert isinstance(controls(cluster[2])[2][1], KRaftVoters)
+
+
+def test_dq_12_a_voter_that_has_not_read_of_its_addition_helps_to_elect_when_the_leader_is_gone() -> None:
+    """The addition is committed by the leader and voter 2, and the leader dies before the new voter has fetched it: voter 2 needs
+    the new one's pre-vote, and nobody else can tell that one that it votes."""
+    cluster = VoterCluster((1, 2), spares=(4,))
+    leader = cluster.elect(1)
+    cluster.run(3_000)
+    cluster.cut(1, 4)
+    addition = say(leader, 1, 2, 4)
+    assert cluster.run(300, until=lambda: (leader.core.high_watermark or 0) > addition)
+    assert cluster[4].core.voters.ids == (1, 2) and cluster[4].core.state_name == "observer"
+    leader.crash()
+    cluster.heal()
+    assert cluster.run(20_000, until=cluster.has_leader), "two of three voters are there"
+    assert cluster[2].core.state_name == "leader" and cluster[4].core.voters.ids == (1, 2, 4)

@@ -1,10 +1,13 @@
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from kraftlite.log.batch import Record, build_batch, iter_batches, iter_records
-from kraftlite.raft.decoding import decode_in_steps, record_values
+from kraftlite.log.control import KRaftVersion, encode_control
+from kraftlite.model.errors import ApiError
+from kraftlite.raft.decoding import check_readable, decode_in_steps, record_values
 from tests.harness.raft_cluster import TextSerde
 
 
@@ -43,3 +46,11 @@ def test_a_large_batch_is_decoded_in_steps() -> None:
     steps = list(decode_in_steps(data, TextSerde(), 4))
     assert [None if batch is None else len(batch.records) for batch in steps] == [3, None, None, 10]
     assert steps[-1] == list(decode_in_steps(data, TextSerde()))[-1]
+
+
+def test_control_records_that_share_an_offset_cannot_be_read() -> None:
+    """Of two sets of voters at one offset neither is the earlier one."""
+    twice = [encode_control(KRaftVersion(kraft_version=1)) for _ in range(2)]
+    check_readable(build_batch(twice, timestamp_ms=1, control=True))
+    with pytest.raises(ApiError, match="control record 1 has offset delta 0"):
+        check_readable(build_batch(twice, timestamp_ms=1, control=True, keep_offset_deltas=True, last_offset_delta=1))
