@@ -215,8 +215,8 @@ def answer_some(
         result = found.refused.get(partition.key)
         if result is None:
             result = next(read)
-            if result.error in _HINTED and result.leader is None:
-                result = _with_hint(ctx, result)
+            if result.error is not ErrorCode.NONE:
+                result = _told(ctx, partition.key, result)
         tell = True
         if session is not None:
             tell = session.must_tell(
@@ -249,7 +249,13 @@ def untold(ctx: BrokerContext, found: FetchPlan, items: Sequence[FetchedItem]) -
 _HINTED: Final = frozenset({ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH})
 
 
-def _with_hint(ctx: BrokerContext, result: FetchResult) -> FetchResult:
+def _told(ctx: BrokerContext, key: SessionKey, result: FetchResult) -> FetchResult:
+    """A client that came to the wrong broker learns who leads. One that names its topic, which was deleted and made again a moment
+    before, hears that it is not known: by name nobody can mean another topic of it."""
+    if result.error is ErrorCode.INCONSISTENT_TOPIC_ID and key.name is not None:
+        return replace(result, error=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    if result.error not in _HINTED or result.leader is not None:
+        return result
     known = ctx.metadata.leader_of(*result.tp)
     if known is None:
         return result

@@ -353,6 +353,18 @@ async def test_cp_19_topic_ids_from_v13() -> None:
         ]
 
 
+@pytest.mark.parametrize("version", [4, 11, 12, 13, 17])
+async def test_cp_19_a_topic_that_was_made_again_and_whose_new_replica_is_not_here_yet(version: int) -> None:
+    """By name a client knows no topic ids, and the clients of that time no such code: the topic is unknown to them. By id it is
+    inconsistent, as in Kafka."""
+    async with Harness() as h:
+        h.replicas.errors[EVENTS] = E.INCONSISTENT_TOPIC_ID
+        name = topic_uuid(0) if version >= 13 else "events"
+        answer = await (await h.client()).call(1, version, fetch((name, 0, 0)))
+        ((_name, _index, error, _size),) = fetched(answer)
+        assert error == (E.INCONSISTENT_TOPIC_ID if version >= 13 else E.UNKNOWN_TOPIC_OR_PARTITION)
+
+
 async def test_cp_19_followers_do_not_fetch_here() -> None:
     async with Harness() as h:
         client = await h.client()
