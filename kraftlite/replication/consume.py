@@ -11,6 +11,7 @@ from uuid import UUID
 
 from kraftlite.log.batch import iter_headers
 from kraftlite.log.log import Log
+from kraftlite.log.seek import Seeker
 from kraftlite.log.stored import StoredRecords
 from kraftlite.model.errors import ApiError, ErrorCode
 from kraftlite.model.ids import NodeId
@@ -250,20 +251,22 @@ class ConsumePath:
         read_committed: bool,
         debug: bool,
         version5_plus: bool,
+        seeker: Seeker | None,
     ) -> OffsetResult:
+        seeker = seeker or Seeker()
         try:
             partition = self.table.find(tp, topic_id)
             log = partition.online_log()
             partition.check_epoch(current_leader_epoch)
             if debug:
-                return _offset_at(partition, log, timestamp, log.leo, None)
+                return _offset_at(partition, log, timestamp, log.leo, None, seeker)
             leader, _ = partition.leading()
             bound = log.last_stable_offset if read_committed else log.hw
             unsettled = None
             if log.hw < leader.epoch_start_offset:
                 code = ErrorCode.OFFSET_NOT_AVAILABLE if version5_plus else ErrorCode.LEADER_NOT_AVAILABLE
                 unsettled = ApiError(code, f"{tp}: the HW has not reached the start of leader epoch {partition.leader_epoch}")
-            return _offset_at(partition, log, timestamp, bound, unsettled)
+            return _offset_at(partition, log, timestamp, bound, unsettled, seeker)
         except ApiError as error:
             return OffsetResult(error=error.code)
         except OSError as error:
@@ -309,7 +312,9 @@ def _aborted(log: Log, offset: int, records: bytes | StoredRecords) -> tuple[tup
     return log.aborted_transactions(offset, end)
 
 
-def _offset_at(partition: Partition, log: Log, timestamp: int, bound: int, unsettled: ApiError | None) -> OffsetResult:
+def _offset_at(
+    partition: Partition, log: Log, timestamp: int, bound: int, unsettled: ApiError | None, seeker: Seeker
+) -> OffsetResult:
     """`unsettled`: why offsets above `bound` cannot be told apart from offsets that do not exist (RP-14)."""
     if timestamp == LATEST:
         if unsettled is not None:
@@ -319,11 +324,11 @@ def _offset_at(partition: Partition, log: Log, timestamp: int, bound: int, unset
         epoch = log.epoch_at(log.log_start_offset)
         return OffsetResult(error=ErrorCode.NONE, offset=log.log_start_offset, leader_epoch=-1 if epoch is None else epoch)
     if timestamp == MAX_TIMESTAMP:
-        found = log.offset_of_max_timestamp()
+        found = log.offset_of_max_timestamp(seeker=seeker)
         if found is not None and found.offset >= bound:  # whoever cannot read it is not told of a smaller one
             found = None
     else:
-        found = log.offset_for_timestamp(timestamp, up_to=bound)
+        found = log.offset_for_timestamp(timestamp, up_to=bound, seeker=seeker)
     if found is None:
         if unsettled is not None:
             raise unsettled

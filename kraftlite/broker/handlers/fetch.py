@@ -250,8 +250,8 @@ _HINTED: Final = frozenset({ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_L
 
 
 def _told(ctx: BrokerContext, key: SessionKey, result: FetchResult) -> FetchResult:
-    """A client that came to the wrong broker learns who leads. One that names its topic, which was deleted and made again a moment
-    before, hears that it is not known: by name nobody can mean another topic of it."""
+    """A client that came to the wrong broker learns who leads. One that names its topic, which was deleted and made again a
+    moment before, hears that it is not known: by name nobody can mean another topic of it."""
     if result.error is ErrorCode.INCONSISTENT_TOPIC_ID and key.name is not None:
         return replace(result, error=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
     if result.error not in _HINTED or result.leader is not None:

@@ -9,7 +9,7 @@ import pytest
 from kraftlite.log.batch import iter_batches, parse_header
 from kraftlite.log.config import LogConfig
 from kraftlite.log.log import Log
-from kraftlite.log.reads import TimestampOffset
+from kraftlite.log.seek import TimestampOffset
 from kraftlite.model.errors import ApiError, ErrorCode
 from tests.harness.disk import MemDisk
 from tests.harness.log_support import DIR, NOW, append, batch, open_log, values

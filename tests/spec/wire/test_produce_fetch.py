@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
+from uuid import UUID
 
 import pytest
 
+from kraftlite.log.seek import SEEK_IN_PLACE, Steps
 from kraftlite.model.errors import ApiError, ErrorCode
 from kraftlite.model.messages.replica import EpochEndOffset
 from kraftlite.model.topic_partition import TopicPartition
@@ -516,6 +519,30 @@ async def test_cp_22_special_timestamps_by_version() -> None:
                 answer = await client.call(2, version, list_offsets(("events", 0, timestamp)))
                 expected = E.NONE if version >= since else E.UNSUPPORTED_VERSION
                 assert answer.topics[0].partitions[0].error_code.value == expected, (timestamp, version)
+
+
+async def test_cp_22_what_takes_long_to_look_up_is_looked_up_off_the_loop() -> None:
+    """A batch of a client may unfold to a million records: others are served meanwhile."""
+    async with Harness() as h:
+        told, asked = h.replicas.list_offset, 0
+        h.replicas.offsets[EVENTS, 1234] = OffsetResult(error=E.NONE, offset=5, timestamp=1235, leader_epoch=1)
+
+        def list_offset(tp: TopicPartition, topic_id: UUID | None, timestamp: int, **how: Any) -> OffsetResult:
+            nonlocal asked
+            asked += 1
+
+            def steps() -> Steps[None]:
+                yield SEEK_IN_PLACE + 1
+                assert h.tasks.spawned, "on the loop"
+
+            how["seeker"].get(timestamp, steps)
+            return told(tp, topic_id, timestamp, **how)
+
+        h.replicas.list_offset = list_offset  # type: ignore[method-assign]
+        async with asyncio.timeout(5):
+            answer = await (await h.client()).call(2, 7, list_offsets(("events", 0, 1234)))
+        (one,) = answer.topics[0].partitions
+        assert (one.error_code.value, one.offset, one.timestamp, asked) == (0, 5, 1235, 2)
 
 
 async def test_cp_22_nothing_is_tiered() -> None:
