@@ -117,7 +117,7 @@ class LogDirs:
                 if log.deleted:
                     self.purge_soon(log)
         self._withhold(hosted or {}, is_sole, assigned)
-        self.moves.resume(self._ports.disk, assigned)
+        await self.moves.resume(self._ports.disk, assigned, self._ports.tasks.run_blocking)
         return count
 
     def _withhold(self, hosted: Mapping[TopicPartition, UUID], is_sole: IsSole, assigned: AssignedOf) -> None:

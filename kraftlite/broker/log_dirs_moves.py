@@ -5,7 +5,7 @@ Source: Kafka's ReplicaManager.alterReplicaLogDirs; KIP-113, KIP-1066; JB-09, JB
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from uuid import UUID
 
 from kraftlite.broker.log_dirs_damage import fails_directory, remove
@@ -91,7 +91,12 @@ class ReplicaMoves:
             current = move.source.logs[move.tp]
             yield move.target.path, move.copy, current.leo - move.copy.leo
 
-    def resume(self, disk: Disk, assigned: Callable[[TopicPartition], UUID | None]) -> None:
+    async def resume(
+        self,
+        disk: Disk,
+        assigned: Callable[[TopicPartition], UUID | None],
+        run_blocking: Callable[[Callable[[], Log]], Awaitable[Log]],
+    ) -> None:
         """Go on with the copies that were found when the logs were loaded. One whose replica is in a directory that is offline
         stays where it is: it may be all that is left."""
         for target in self._dirs:
@@ -105,7 +110,11 @@ class ReplicaMoves:
                         remove(disk, path)
                         continue
                     said = assigned(tp) == target.directory_id
-                    self._moves.resume(tp, topic_id, source, target, path, said=said)
+                    copy = await run_blocking(self._moves.opener(tp, topic_id, target, path))
+                    if not (target.online and source.online):  # one has failed meanwhile: the copy stays where it is
+                        copy.close_files()
+                        continue
+                    self._moves.resume(tp, topic_id, source, target, copy, said=said)
                     move = self._moves.get(tp)
                     if said and move is not None and move.copy.leo >= source.logs[tp].leo:
                         # It was complete, and durable, when the controller was told: a power cut may have cost the replica more.
