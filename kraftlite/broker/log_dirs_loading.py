@@ -15,6 +15,7 @@ from kraftlite.broker.log_dirs_state import (
     FUTURE_SUFFIX,
     STRAY_SUFFIX,
     LogDirState,
+    is_deleted_name,
     is_foreign,
     parse_directory_name,
     parse_future_name,
@@ -190,11 +191,14 @@ class LogLoader:
     def _find_copy(self, state: LogDirState, name: str, path: str, is_ours: IsOurs) -> None:
         """Note a copy that a former run has left; one of a replica that is not ours any more is removed."""
         tp = parse_future_name(name)
+        if tp is None:
+            self._ports.tracer.emit(LogDirectoryIgnored(path=path))
+            return
         try:
-            topic_id = None if tp is None else checkpoints.read_partition_metadata(self._ports.disk, path)
+            topic_id = checkpoints.read_partition_metadata(self._ports.disk, path)
         except checkpoints.MalformedCheckpoint:
             topic_id = None
-        if tp is not None and topic_id is not None and is_ours(tp, topic_id):
+        if topic_id is not None and is_ours(tp, topic_id):
             state.copies_found[tp] = (topic_id, path)
         else:
             remove(self._ports.disk, path)
@@ -208,10 +212,10 @@ class LogLoader:
             if is_foreign(name):
                 continue
             path, tp = state.file(name), parse_directory_name(name)
-            if name.endswith(FUTURE_SUFFIX):
-                self._find_copy(state, name, path, is_ours)
-                continue
             try:
+                if name.endswith(FUTURE_SUFFIX):
+                    self._find_copy(state, name, path, is_ours)
+                    continue
                 job = self._look_at(state, name, path, tp, is_ours, hosted)
             except (OSError, LogDamaged) as error:
                 if not _broken(error):
@@ -243,7 +247,7 @@ class LogLoader:
             if expected is not None:
                 raise LogDamaged(f"{path} is not a directory")
             return None
-        if name.endswith(DELETE_SUFFIX):
+        if is_deleted_name(name):
             remove(disk, path)
             return None
         if tp is None:
