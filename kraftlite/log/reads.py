@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from kraftlite.log.batch import BatchHeader
+from kraftlite.log.batch import HEADER_BYTES, BatchHeader, parse_header
 from kraftlite.log.context import LogContext
 from kraftlite.log.indexes import AbortedTransaction
 from kraftlite.log.seek import Seeker, Steps, TimestampOffset, first_record, newest_from
@@ -31,6 +31,13 @@ class Found(NamedTuple):
     def read(self) -> bytes:
         start, end, _ = self.extent
         return self.segment.file.pread(end - start, start) if end > start else b""
+
+    def next_offset(self) -> int:
+        """The offset behind the last batch of what was found, which is not nothing: one lookup, however many batches there are.
+        ApiError(CORRUPT_MESSAGE) where they cannot be told apart."""
+        start, end, _ = self.extent
+        last = self.segment.boundary_at_or_below(end - 1, start)
+        return parse_header(self.segment.file.pread(HEADER_BYTES, last)).next_offset
 
 
 class Reader:

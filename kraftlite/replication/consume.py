@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 from uuid import UUID
 
-from kraftlite.log.batch import iter_headers
 from kraftlite.log.log import Log
+from kraftlite.log.reads import Found
 from kraftlite.log.seek import Seeker
 from kraftlite.log.stored import StoredRecords
 from kraftlite.model.errors import ApiError, ErrorCode
@@ -188,6 +188,7 @@ class ConsumePath:
         bound = log.leo if params.is_debug else stable if params.read_committed else hw
         records: bytes | StoredRecords = b""
         readable = 0
+        found: Found | None = None
         if diverging is None and preferred is None and offset < bound:
             found = log.find(offset, min(entry.max_bytes, room.left), up_to=bound, min_one=room.empty)
             if found is not None:
@@ -209,7 +210,7 @@ class ConsumePath:
             last_stable_offset=stable,
             log_start_offset=log.log_start_offset,
             records=records,
-            aborted=_aborted(log, offset, records) if params.read_committed else None,
+            aborted=_aborted(log, offset, found if records else None, bound) if params.read_committed else None,
             diverging=diverging,
             preferred_read_replica=preferred,
             readable=readable,
@@ -300,15 +301,14 @@ def may_wait(params: FetchParams, results: Sequence[FetchResult]) -> bool:
     return bool(results) and size < params.min_bytes
 
 
-def _aborted(log: Log, offset: int, records: bytes | StoredRecords) -> tuple[tuple[int, int], ...]:
-    """Aborted transactions that overlap what was read."""
-    if not records or not log.has_aborted_from(offset):
+def _aborted(log: Log, offset: int, found: Found | None, bound: int) -> tuple[tuple[int, int], ...]:
+    """Aborted transactions that overlap what was read, below `bound`. More of them do no harm: clients look at the offsets."""
+    if found is None or not log.has_aborted_from(offset):
         return ()
-    if isinstance(records, StoredRecords):
-        return log.aborted_transactions(offset, records.next_offset())
-    end = offset
-    for _, header in iter_headers(records):
-        end = header.next_offset
+    try:
+        end = found.next_offset()
+    except ApiError:
+        end = bound  # a damaged batch is for whoever reads it
     return log.aborted_transactions(offset, end)
 
 

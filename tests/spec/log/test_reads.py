@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 
 import pytest
 
-from kraftlite.log.batch import iter_batches, parse_header
+from kraftlite.log.batch import iter_batches, iter_headers, parse_header
 from kraftlite.log.config import LogConfig
 from kraftlite.log.log import Log
 from kraftlite.log.seek import TimestampOffset
@@ -183,3 +184,34 @@ def test_reads_near_the_end_use_exact_positions_and_survive_trimming_of_them() -
         data = log.read(offset, 200, up_to=10_000)
         assert parse_header(data).base_offset == offset and len(data) <= 200
     assert len(values(log)) == 10_000
+
+
+@pytest.mark.parametrize("reopened", [False, True])
+def test_lg_50_the_end_of_what_was_found_is_known_without_a_walk_over_its_batches(
+    reopened: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A fetch of a read_committed consumer asks for it, and may find a million batches."""
+    disk, config = MemDisk(), LogConfig(index_interval_bytes=400)
+    log = open_log(disk, config)
+    for number in range(600):
+        append(log, *["v"] * (number % 3 + 1), epoch=0)
+    if reopened:
+        log.close()
+        log = open_log(disk, config, clean=True)
+    for offset, size in ((0, 1 << 20), (7, 3_000), (500, 10_000), (log.leo - 1, 1 << 20), (0, 1)):
+        found = log.find(offset, size, up_to=log.leo)
+        assert found is not None
+        *_, (_, last) = iter_headers(found.read())
+        reads = 0
+        file = found.segment.file
+        pread = file.pread
+
+        def counted(length: int, position: int, pread: Callable[[int, int], bytes] = pread) -> bytes:
+            nonlocal reads
+            reads += 1
+            return pread(length, position)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(file, "pread", counted)
+            assert found.next_offset() == last.next_offset
+        assert reads <= 4
