@@ -119,15 +119,24 @@ def offset_for_timestamp(segments: SegmentList, timestamp: int, start: int, up_t
 
 
 def _search(segment: Segment, timestamp: int, start: int, up_to: int, seeker: Seeker) -> TimestampOffset | None:
+    key = ("by time", segment, _cuts(segment), timestamp, start)
     first = max(segment.time_index.offset_at_or_below(timestamp), start)
-    for position, header in segment.headers(segment.start_for(first)):
+    for position, header in segment.headers(seeker.walks.get(key) or segment.start_for(first)):
         if header.base_offset >= up_to:
             return None
+        seeker.walked(key, position)
         if header.max_timestamp >= timestamp and header.last_offset >= start:
             found = _first_record(segment, position, header, timestamp, start, seeker)
             if found is not None:
                 return found if found.offset < up_to else None
+    seeker.walks[key] = segment.size
     return None
+
+
+def _cuts(segment: Segment) -> int:
+    """Return how often the segment was truncated: a position from before may be none of a batch."""
+    segment.file.size()  # it is open now
+    return segment.stored(Extent(0, 0, 0)).cuts
 
 
 def _first_record(
@@ -172,14 +181,17 @@ def _max_record(
 
 
 def _scan_max(segment: Segment, start: int, seeker: Seeker) -> tuple[int, int]:
-    latest, offset = -1, -1
-    for position, header in segment.headers(segment.start_for(start)):
+    key = ("newest", segment, _cuts(segment), start)
+    at, latest, offset = seeker.walks.get(key) or (segment.start_for(start), -1, -1)
+    for position, header in segment.headers(at):
+        seeker.walked(key, (position, latest, offset))
         if header.count and header.last_offset >= start and header.max_timestamp > latest:
             newest = header.max_timestamp
             if header.base_offset < start:
                 newest = _newest_from(segment, position, header, start, seeker)
             if newest > latest:
                 latest, offset = newest, header.last_offset
+    seeker.walks[key] = segment.size, latest, offset
     return latest, offset
 
 

@@ -22,6 +22,7 @@ SEEK_IN_PLACE: Final = CHECK_IN_PLACE // 16
 """The work of one lookup that is done on the loop: less than a millisecond."""
 _PLAIN_DISCOUNT: Final = 8
 _PER_RECORD: Final = 512
+_PER_HEADER: Final = 512
 _MIN_INT64: Final = -MAX_INT64 - 1
 
 T = TypeVar("T")
@@ -38,16 +39,19 @@ class TimestampOffset(NamedTuple):
 
 
 class Unfinished(Exception):
-    """The lookup takes longer than the caller has time: it is to `finish` what was begun, elsewhere, and to look up again."""
+    """The lookup takes longer than the caller has time. It is to look up again: if `Seeker.begun`, when what was begun was
+    brought to its end elsewhere, and else when others have had their turn."""
 
 
 class Seeker:
-    """What one lookup has found out so far, over several attempts if need be. `work`: what may be done at once, in all."""
+    """What one lookup has found out so far, over several attempts if need be. `work`: what may be done in each of them."""
 
-    __slots__ = ("_known", "_steps", "_work")
+    __slots__ = ("_known", "_left", "_steps", "_work", "walks")
 
     def __init__(self, work: int = MAX_INT64) -> None:
-        self._work = work
+        self._left = self._work = work
+        self.walks: dict[Hashable, Any] = {}
+        """How far each walk over the headers of a segment has come, by its key."""
         self._known: dict[Hashable, object] = {}
         """What has ended, by its key: a value, or the ApiError that ended it."""
         self._steps: tuple[Hashable, Steps[Any]] | None = None
@@ -57,13 +61,28 @@ class Seeker:
         if key not in self._known:
             if self._steps is None or self._steps[0] != key:
                 self._steps = (key, make())
-            self._work = self._advance(self._work)
+            self._left = self._advance(self._left)
             if key not in self._known:
                 raise Unfinished
         found = self._known[key]
         if isinstance(found, ApiError):
             raise found
         return cast(T, found)
+
+    @property
+    def begun(self) -> bool:
+        return self._steps is not None
+
+    def walked(self, key: Hashable, at: object) -> None:
+        """Count one header of a walk, which has come so far. Raises Unfinished."""
+        self._left -= _PER_HEADER
+        if self._left < 0:
+            self.walks[key] = at
+            raise Unfinished
+
+    def renew(self) -> None:
+        """Begin another attempt, with all the work that it may do."""
+        self._left = self._work
 
     def finish(self) -> None:
         """Bring what was begun to its end, for `get` to return it. It changes nothing and reads no file, so that it may be done

@@ -59,6 +59,11 @@ class StoredRecords:
     def __len__(self) -> int:
         return self._length
 
+    @property
+    def cuts(self) -> int:
+        """So many times the file had been truncated when they were found."""
+        return self._cuts
+
     def __bytes__(self) -> bytes:
         return self.read(0, self._length)
 

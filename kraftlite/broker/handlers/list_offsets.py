@@ -60,7 +60,8 @@ async def look_up(
                 ctx, query, version=version, read_committed=read_committed, debug=debug, duplicate=duplicate, seeker=seeker
             )
         except Unfinished:
-            await ctx.off_loop.run(0, seeker.finish)
+            await (ctx.off_loop.run(0, seeker.finish) if seeker.begun else ctx.turns.next())
+            seeker.renew()
 
 
 def list_offset(

@@ -10,7 +10,7 @@ import pytest
 from kraftlite.log.batch import iter_batches, iter_headers, parse_header
 from kraftlite.log.config import LogConfig
 from kraftlite.log.log import Log
-from kraftlite.log.seek import TimestampOffset
+from kraftlite.log.seek import SEEK_IN_PLACE, Seeker, TimestampOffset, Unfinished
 from kraftlite.model.errors import ApiError, ErrorCode
 from tests.harness.disk import MemDisk
 from tests.harness.log_support import DIR, NOW, append, batch, open_log, values
@@ -215,3 +215,50 @@ def test_lg_50_the_end_of_what_was_found_is_known_without_a_walk_over_its_batche
             patch.setattr(file, "pread", counted)
             assert found.next_offset() == last.next_offset
         assert reads <= 4
+
+
+def looked_up(look: Callable[[Seeker], TimestampOffset | None]) -> tuple[TimestampOffset | None, int]:
+    """The outcome of a lookup that may do little at a time, and the number of its attempts."""
+    seeker, attempts = Seeker(SEEK_IN_PLACE), 1
+    while True:
+        try:
+            return look(seeker), attempts
+        except Unfinished:
+            assert not seeker.begun, "no batch here is large"
+            seeker.renew()
+            attempts += 1
+
+
+@pytest.mark.parametrize("start", [0, 3])
+def test_lg_51_a_long_walk_over_headers_gives_others_their_turn(start: int) -> None:
+    """Where times do not grow the time index leads nowhere near, and behind a log start inside of a segment it says nothing."""
+    log = open_log(config=LogConfig(index_interval_bytes=100))
+    append(log, "v", ts=NOW + 5)
+    for _ in range(1_000):
+        append(log, "v", ts=NOW)
+    append(log, "v", ts=NOW + 9)
+    log.update_hw(log.leo)
+    log.increment_log_start(start, "asked")
+    found, attempts = looked_up(lambda seeker: log.offset_for_timestamp(NOW + 7, up_to=log.leo, seeker=seeker))
+    assert found == log.offset_for_timestamp(NOW + 7, up_to=log.leo) == TimestampOffset(NOW + 9, 1_001, 0)
+    assert attempts > 5
+    found, attempts = looked_up(lambda seeker: log.offset_of_max_timestamp(seeker=seeker))
+    assert found == log.offset_of_max_timestamp() == TimestampOffset(NOW + 9, 1_001, 0)
+    assert (attempts > 5) is (start > 0)
+
+
+def test_lg_51_a_walk_begins_anew_when_its_segment_was_cut() -> None:
+    log = open_log(config=LogConfig(index_interval_bytes=100))
+    append(log, "v", ts=NOW + 5)
+    for _ in range(1_000):
+        append(log, "v", ts=NOW)
+    seeker = Seeker(SEEK_IN_PLACE)
+    append(log, "v", ts=NOW + 9)
+    for _ in range(3):
+        with pytest.raises(Unfinished):
+            log.offset_for_timestamp(NOW + 7, up_to=log.leo, seeker=seeker)
+        seeker.renew()
+    log.truncate_to(1)
+    for _ in range(20):
+        append(log, "longer than before", ts=NOW + 8)
+    assert log.offset_for_timestamp(NOW + 7, up_to=log.leo, seeker=seeker) == TimestampOffset(NOW + 8, 1, 0)
