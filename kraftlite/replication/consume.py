@@ -56,7 +56,7 @@ class FetchWait:
         for entry in entries:
             partition = self._path.table.by_tp.get(entry.tp)
             if partition is not None:
-                (partition.leo_waiters if self.params.is_debug else partition.waiters)[self] = None
+                partition.waiters[self] = None
                 self._watched.append(partition)
         if self.expired:
             self.wake()
@@ -74,7 +74,6 @@ class FetchWait:
         self._watching = False
         for partition in self._watched:
             partition.waiters.pop(self, None)
-            partition.leo_waiters.pop(self, None)
         self._watched.clear()
 
     def done(self) -> bool:
@@ -179,13 +178,13 @@ class ConsumePath:
         partition = self.table.find(entry.tp, entry.topic_id)
         log = partition.online_log()
         partition.check_epoch(entry.current_leader_epoch)
-        if params.leader_only and not params.is_debug:
+        if params.leader_only:
             partition.leading()
         offset, hw = entry.fetch_offset, log.hw
         diverging = find_divergence(log, offset, entry.last_fetched_epoch)
         preferred = None if diverging is not None else self._preferred_replica(params, partition, offset)
         stable = log.last_stable_offset
-        bound = log.leo if params.is_debug else stable if params.read_committed else hw
+        bound = stable if params.read_committed else hw
         records: bytes | StoredRecords = b""
         readable = 0
         found: Found | None = None
@@ -194,14 +193,13 @@ class ConsumePath:
             if found is not None:
                 readable = MAX_INT32 if found.more else min(found.extent.readable, entry.max_bytes)
                 size = found.size
-                if (size and size <= room.at_once) or params.is_debug:
-                    # What is above the HW may be truncated at any time: it is read now.
+                if size and size <= room.at_once:
                     records = found.read()
                     room.at_once -= size
                 elif size:
                     records = found.segment.stored(found.extent, lambda error: self._on_io_error(error, entry.tp))
                 room.take(size)
-                if size and not params.is_debug:
+                if size:
                     partition.traffic.read(size)
         return FetchResult(
             tp=entry.tp,

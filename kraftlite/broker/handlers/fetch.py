@@ -26,16 +26,13 @@ from kraftlite.replication.api import FetchEntry, FetchParams, FetchResult, Lead
 from kraftlite.replication.consume import may_wait
 from kraftlite.security.gate import Rights
 
-CONSUMER: Final = -1
-DEBUG_CONSUMER: Final = -2
-"""Two values of `replica_id`: an ordinary consumer, and a tool that may read up to the leo."""
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FetchCall:
     """A request. `partitions` and `forgotten` as the client named them."""
 
     replica_id: int
+    """Below 0: a consumer."""
     max_wait_ms: int
     min_bytes: int
     max_bytes: int
@@ -103,7 +100,6 @@ def begin(ctx: BrokerContext, call: FetchCall) -> FetchPlan:
         max_bytes=max_bytes,
         read_committed=call.read_committed,
         rack_id=call.rack_id or None,
-        is_debug=call.replica_id == DEBUG_CONSUMER,
         leader_only=call.leader_only,
     )
     session: FetchSession | None = None

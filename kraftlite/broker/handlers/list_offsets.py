@@ -9,6 +9,8 @@ from kraftlite.log.seek import SEEK_IN_PLACE, Seeker, Unfinished
 from kraftlite.model.errors import ErrorCode
 from kraftlite.model.topic_partition import TopicPartition
 
+DEBUG_CONSUMER: Final = -2
+"""The `replica_id` of a tool that is told the end of the log, from any replica."""
 LATEST: Final = -1
 EARLIEST: Final = -2
 MAX_TIMESTAMP: Final = -3

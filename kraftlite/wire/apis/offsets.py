@@ -6,8 +6,8 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Any, Final, TypedDict
 
-from kraftlite.broker.handlers.fetch import DEBUG_CONSUMER
 from kraftlite.broker.handlers.list_offsets import (
+    DEBUG_CONSUMER,
     OffsetAnswer,
     OffsetQuery,
     is_lookup,

@@ -356,6 +356,16 @@ async def test_cp_19_topic_ids_from_v13() -> None:
         ]
 
 
+async def test_cp_19_who_is_no_broker_is_a_consumer() -> None:
+    """RP-13: also the tools that call themselves -2 read below the high watermark alone, as in Kafka."""
+    async with Harness() as h:
+        client = await h.client()
+        for replica_id in (-1, -2, -3):
+            await client.call(1, 11, fetch(("events", 0, 0), replica_id=replica_id, isolation_level=1))
+        first, *others = (params for params, _ in h.replicas.fetches)
+        assert others == [first, first] and first.read_committed
+
+
 @pytest.mark.parametrize("version", [4, 11, 12, 13, 17])
 async def test_cp_19_a_topic_that_was_made_again_and_whose_new_replica_is_not_here_yet(version: int) -> None:
     """By name a client knows no topic ids, and the clients of that time no such code: the topic is unknown to them. By id it is
