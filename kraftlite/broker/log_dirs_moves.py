@@ -5,7 +5,7 @@ Source: Kafka's ReplicaManager.alterReplicaLogDirs; KIP-113, KIP-1066; JB-09, JB
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from uuid import UUID
 
 from kraftlite.broker.log_dirs_damage import fails_directory, remove
@@ -91,14 +91,9 @@ class ReplicaMoves:
             current = move.source.logs[move.tp]
             yield move.target.path, move.copy, current.leo - move.copy.leo
 
-    async def resume(
-        self,
-        disk: Disk,
-        assigned: Callable[[TopicPartition], UUID | None],
-        run_blocking: Callable[[Callable[[], Log]], Awaitable[Log]],
-    ) -> None:
+    def resume(self, disk: Disk, assigned: Callable[[TopicPartition], UUID | None]) -> Generator[Callable[[], Log], Log]:
         """Go on with the copies that were found when the logs were loaded. One whose replica is in a directory that is offline
-        stays where it is: it may be all that is left."""
+        stays where it is: it may be all that is left. Yields what opens each copy, which may take long, and is sent the log."""
         for target in self._dirs:
             found, target.copies_found = target.copies_found, {}
             for tp, (topic_id, path) in sorted(found.items()):
@@ -110,7 +105,7 @@ class ReplicaMoves:
                         remove(disk, path)
                         continue
                     said = assigned(tp) == target.directory_id
-                    copy = await run_blocking(self._moves.opener(tp, topic_id, target, path))
+                    copy = yield self._moves.opener(tp, topic_id, target, path)
                     if not (target.online and source.online):  # one has failed meanwhile: the copy stays where it is
                         copy.close_files()
                         continue

@@ -44,16 +44,16 @@ class Unfinished(Exception):
 
 
 class Seeker:
-    """What one lookup has found out so far, over several attempts if need be. `work`: what may be done in each of them."""
+    """The state of one lookup, over several attempts if need be. `work`: what may be done in each of them."""
 
     __slots__ = ("_known", "_left", "_steps", "_work", "walks")
 
     def __init__(self, work: int = MAX_INT64) -> None:
         self._left = self._work = work
         self.walks: dict[Hashable, Any] = {}
-        """How far each walk over the headers of a segment has come, by its key."""
+        """The place that each walk over the headers of a segment has come to, by its key."""
         self._known: dict[Hashable, object] = {}
-        """What has ended, by its key: a value, or the ApiError that ended it."""
+        """The outcomes, by key: a value, or an ApiError."""
         self._steps: tuple[Hashable, Steps[Any]] | None = None
 
     def get(self, key: Hashable, make: Callable[[], Steps[T]]) -> T:

@@ -26,13 +26,15 @@ from kraftlite.replication.api import FetchEntry, FetchParams, FetchResult, Lead
 from kraftlite.replication.consume import may_wait
 from kraftlite.security.gate import Rights
 
+CONSUMER: Final = -1
+"""The `replica_id` of who is no broker. Others below 0 are consumers, too, as in Kafka."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FetchCall:
     """A request. `partitions` and `forgotten` as the client named them."""
 
     replica_id: int
-    """Below 0: a consumer."""
     max_wait_ms: int
     min_bytes: int
     max_bytes: int

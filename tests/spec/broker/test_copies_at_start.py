@@ -39,7 +39,7 @@ async def moving(*, crash: bool) -> Logs:
 
 
 @pytest.mark.parametrize("crash", [True, False], ids=["crash", "clean"])
-async def test_jb_11_a_copy_is_opened_off_the_loop(crash: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_jb_11_a_copy_is_opened_off_the_loop(crash: bool) -> None:
     logs = await moving(crash=crash)
     blocking = False
     opened: list[bool] = []
@@ -61,17 +61,15 @@ async def test_jb_11_a_copy_is_opened_off_the_loop(crash: bool, monkeypatch: pyt
             opened.append(blocking)
         return open_file(path, create=create)
 
-    monkeypatch.setattr(logs.bed.ports.tasks, "run_blocking", run_blocking)
-    monkeypatch.setattr(logs.bed.disk, "open", noted)
+    logs.bed.ports.tasks.run_blocking = run_blocking  # type: ignore[method-assign]
+    logs.bed.disk.open = noted  # type: ignore[method-assign]
     await logs.load()
     move = logs.dirs.log_moves.get(A0)
     assert move is not None and move.copy.leo == 20
     assert opened and all(opened)
 
 
-async def test_jb_11_a_directory_that_fails_while_a_copy_is_opened_ends_the_move_and_nothing_else(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+async def test_jb_11_a_directory_that_fails_while_a_copy_is_opened_ends_the_move_and_nothing_else() -> None:
     logs = await moving(crash=True)
     run = logs.bed.ports.tasks.run_blocking
     opener = logs.dirs.log_moves.opener
@@ -88,7 +86,7 @@ async def test_jb_11_a_directory_that_fails_while_a_copy_is_opened_ends_the_move
         begun.append(about)
         return opener(*about)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(logs.bed.ports.tasks, "run_blocking", run_blocking)
-    monkeypatch.setattr(logs.dirs.log_moves, "opener", noted)
+    logs.bed.ports.tasks.run_blocking = run_blocking  # type: ignore[method-assign]
+    logs.dirs.log_moves.opener = noted  # type: ignore[assignment, method-assign]
     await logs.load()
     assert begun and logs.dirs.log_moves.get(A0) is None and len(logs.failed) == 1

@@ -188,7 +188,7 @@ def test_reads_near_the_end_use_exact_positions_and_survive_trimming_of_them() -
 
 @pytest.mark.parametrize("reopened", [False, True])
 def test_lg_50_the_end_of_what_was_found_is_known_without_a_walk_over_its_batches(
-    reopened: bool, monkeypatch: pytest.MonkeyPatch
+    reopened: bool,
 ) -> None:
     """A fetch of a read_committed consumer asks for it, and may find a million batches."""
     disk, config = MemDisk(), LogConfig(index_interval_bytes=400)
@@ -211,9 +211,9 @@ def test_lg_50_the_end_of_what_was_found_is_known_without_a_walk_over_its_batche
             reads += 1
             return pread(length, position)
 
-        with monkeypatch.context() as patch:
-            patch.setattr(file, "pread", counted)
-            assert found.next_offset() == last.next_offset
+        file.pread = counted  # type: ignore[method-assign]
+        assert found.next_offset() == last.next_offset
+        file.pread = pread  # type: ignore[method-assign]
         assert reads <= 4
 
 
