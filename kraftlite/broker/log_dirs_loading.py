@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import struct
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from uuid import UUID
 
-from kraftlite.broker.log_dirs_damage import ACCEPT_LOSS, DamagedLogs, fails_directory, holds_records, remove
+from kraftlite.broker.log_dirs_damage import ACCEPT_LOSS, OPENING_ERRORS, DamagedLogs, fails_directory, holds_records, remove
 from kraftlite.broker.log_dirs_state import (
     DELETE_SUFFIX,
     FUTURE_SUFFIX,
@@ -24,10 +23,9 @@ from kraftlite.broker.log_dirs_state import (
 from kraftlite.log import checkpoints
 from kraftlite.log.config import LogConfig
 from kraftlite.log.context import SeededLater
-from kraftlite.log.indexes import CorruptIndex
 from kraftlite.log.log import Log, OpenLog
 from kraftlite.log.promises import LogAhead, LogDamaged, Promise
-from kraftlite.model.errors import ApiError, Fault
+from kraftlite.model.errors import Fault
 from kraftlite.model.ids import random_uuid, uuid_to_str
 from kraftlite.model.topic_partition import TopicPartition
 from kraftlite.runtime.ports import Ports
@@ -55,17 +53,13 @@ def _broken(error: Exception) -> bool:
     return not isinstance(error, OSError) or not fails_directory(error)
 
 
-_ERRORS = (OSError, LogDamaged, ApiError, CorruptIndex, ValueError, OverflowError, struct.error)
-"""The errors that the bytes of a log's files can cause when it is opened."""
-
-
 def _open_all(openers: Sequence[tuple[_Job, Callable[[], Log]]]) -> list[tuple[_Job, Log | Exception]]:
     """Open logs, on a thread; each with what came of it. No further than to an error that is the directory's."""
     found: list[tuple[_Job, Log | Exception]] = []
     for job, opener in openers:
         try:
             found.append((job, opener()))
-        except _ERRORS as error:
+        except OPENING_ERRORS as error:
             found.append((job, error))
             if not _broken(error):
                 break

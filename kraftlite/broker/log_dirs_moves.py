@@ -8,13 +8,11 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Iterator, Sequence
 from uuid import UUID
 
-from kraftlite.broker.log_dirs_damage import fails_directory, remove
+from kraftlite.broker.log_dirs_damage import OPENING_ERRORS, fails_directory, remove
 from kraftlite.broker.log_dirs_placement import Placement
 from kraftlite.broker.log_dirs_state import FUTURE_SUFFIX, MAX_DIRECTORY_NAME, LogDirState
 from kraftlite.broker.log_moves import LogMoves
-from kraftlite.log.indexes import CorruptIndex
 from kraftlite.log.log import Log
-from kraftlite.log.promises import LogDamaged
 from kraftlite.model.errors import ApiError, ErrorCode
 from kraftlite.model.topic_partition import TopicPartition
 from kraftlite.runtime.ports import Disk
@@ -114,7 +112,7 @@ class ReplicaMoves:
                     if said and move is not None and move.copy.leo >= source.logs[tp].leo:
                         # It was complete, and durable, when the controller was told: a power cut may have cost the replica more.
                         self._moves.promote(move, self._home.__setitem__)
-                except (ApiError, LogDamaged, CorruptIndex, ValueError):
-                    remove(disk, path)  # a copy that cannot be read is worth nothing: the replica is whole
                 except OSError as error:
                     self._failed(target, error)
+                except OPENING_ERRORS:
+                    remove(disk, path)  # a copy that cannot be read is worth nothing: the replica is whole

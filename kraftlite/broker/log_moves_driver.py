@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Callable, Generator
 from typing import Final
 
+from kraftlite.broker.log_dirs_damage import OPENING_ERRORS
 from kraftlite.broker.log_dirs_state import LogDirState
 from kraftlite.broker.log_moves import LogMoves, Move
 from kraftlite.log.log import Log
@@ -23,7 +24,7 @@ async def open_copies(steps: Generator[Callable[[], Log], Log], tasks: Tasks) ->
         while True:
             try:
                 copy = await tasks.run_blocking(opener)
-            except Exception as error:  # noqa: BLE001 - it is told to who asked
+            except OPENING_ERRORS as error:
                 opener = steps.throw(error)
             else:
                 opener = steps.send(copy)
