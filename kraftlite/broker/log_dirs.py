@@ -17,7 +17,7 @@ from kraftlite.broker.log_dirs_placement import Placement, create_log
 from kraftlite.broker.log_dirs_purges_driver import Purges
 from kraftlite.broker.log_dirs_state import DELETE_SUFFIX, STRAY_SUFFIX, LogDirState, renamed
 from kraftlite.broker.log_moves import LogMoves
-from kraftlite.broker.log_moves_driver import MoveDriver
+from kraftlite.broker.log_moves_driver import MoveDriver, open_copies
 from kraftlite.log import checkpoints
 from kraftlite.log.config import LogConfig
 from kraftlite.log.log import Log
@@ -117,7 +117,7 @@ class LogDirs:
                 if log.deleted:
                     self.purge_soon(log)
         self._withhold(hosted or {}, is_sole, assigned)
-        self.moves.resume(self._ports.disk, assigned)
+        await open_copies(self.moves.resume(self._ports.disk, assigned), self._ports.tasks)
         return count
 
     def _withhold(self, hosted: Mapping[TopicPartition, UUID], is_sole: IsSole, assigned: AssignedOf) -> None:

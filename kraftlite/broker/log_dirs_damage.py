@@ -6,18 +6,24 @@ Source: docs/adr/0007-replicas-that-lost-data.md; LG-53, LG-54.
 from __future__ import annotations
 
 import errno
+import struct
 from collections.abc import Callable, Collection
 from typing import Final
 from uuid import UUID
 
 from kraftlite.broker.log_dirs_state import LogDirState, RefusedLog, renamed
-from kraftlite.log.promises import DAMAGED_SUFFIX, MAX_DAMAGED_COPIES
+from kraftlite.log.indexes import CorruptIndex
+from kraftlite.log.promises import DAMAGED_SUFFIX, MAX_DAMAGED_COPIES, LogDamaged
+from kraftlite.model.errors import ApiError
 from kraftlite.model.topic_partition import TopicPartition
 from kraftlite.runtime.ports import Disk, Ports
 from kraftlite.runtime.trace.broker import DamagedLogSetAside, LogRefused
 
 ACCEPT_LOSS: Final = "accept-data-loss"
 """A file of this name in a partition's directory: go on with what is there."""
+
+OPENING_ERRORS: Final = (OSError, LogDamaged, ApiError, CorruptIndex, ValueError, OverflowError, struct.error)
+"""The errors that the bytes of a log's files can cause when it is opened."""
 
 _WHAT_IS_MISSING: Final = "put back what is missing and restart the broker"
 _NEWER_METADATA: Final = (

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-import struct
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from uuid import UUID
 
-from kraftlite.broker.log_dirs_damage import ACCEPT_LOSS, DamagedLogs, fails_directory, holds_records, remove
+from kraftlite.broker.log_dirs_damage import ACCEPT_LOSS, OPENING_ERRORS, DamagedLogs, fails_directory, holds_records, remove
 from kraftlite.broker.log_dirs_state import (
     DELETE_SUFFIX,
     FUTURE_SUFFIX,
     STRAY_SUFFIX,
     LogDirState,
+    is_deleted_name,
     is_foreign,
     parse_directory_name,
     parse_future_name,
@@ -23,10 +23,9 @@ from kraftlite.broker.log_dirs_state import (
 from kraftlite.log import checkpoints
 from kraftlite.log.config import LogConfig
 from kraftlite.log.context import SeededLater
-from kraftlite.log.indexes import CorruptIndex
 from kraftlite.log.log import Log, OpenLog
 from kraftlite.log.promises import LogAhead, LogDamaged, Promise
-from kraftlite.model.errors import ApiError, Fault
+from kraftlite.model.errors import Fault
 from kraftlite.model.ids import random_uuid, uuid_to_str
 from kraftlite.model.topic_partition import TopicPartition
 from kraftlite.runtime.ports import Ports
@@ -54,17 +53,13 @@ def _broken(error: Exception) -> bool:
     return not isinstance(error, OSError) or not fails_directory(error)
 
 
-_ERRORS = (OSError, LogDamaged, ApiError, CorruptIndex, ValueError, OverflowError, struct.error)
-"""The errors that the bytes of a log's files can cause when it is opened."""
-
-
 def _open_all(openers: Sequence[tuple[_Job, Callable[[], Log]]]) -> list[tuple[_Job, Log | Exception]]:
     """Open logs, on a thread; each with what came of it. No further than to an error that is the directory's."""
     found: list[tuple[_Job, Log | Exception]] = []
     for job, opener in openers:
         try:
             found.append((job, opener()))
-        except _ERRORS as error:
+        except OPENING_ERRORS as error:
             found.append((job, error))
             if not _broken(error):
                 break
@@ -190,11 +185,14 @@ class LogLoader:
     def _find_copy(self, state: LogDirState, name: str, path: str, is_ours: IsOurs) -> None:
         """Note a copy that a former run has left; one of a replica that is not ours any more is removed."""
         tp = parse_future_name(name)
+        if tp is None:
+            self._ports.tracer.emit(LogDirectoryIgnored(path=path))
+            return
         try:
-            topic_id = None if tp is None else checkpoints.read_partition_metadata(self._ports.disk, path)
+            topic_id = checkpoints.read_partition_metadata(self._ports.disk, path)
         except checkpoints.MalformedCheckpoint:
             topic_id = None
-        if tp is not None and topic_id is not None and is_ours(tp, topic_id):
+        if topic_id is not None and is_ours(tp, topic_id):
             state.copies_found[tp] = (topic_id, path)
         else:
             remove(self._ports.disk, path)
@@ -208,10 +206,10 @@ class LogLoader:
             if is_foreign(name):
                 continue
             path, tp = state.file(name), parse_directory_name(name)
-            if name.endswith(FUTURE_SUFFIX):
-                self._find_copy(state, name, path, is_ours)
-                continue
             try:
+                if name.endswith(FUTURE_SUFFIX):
+                    self._find_copy(state, name, path, is_ours)
+                    continue
                 job = self._look_at(state, name, path, tp, is_ours, hosted)
             except (OSError, LogDamaged) as error:
                 if not _broken(error):
@@ -243,7 +241,7 @@ class LogLoader:
             if expected is not None:
                 raise LogDamaged(f"{path} is not a directory")
             return None
-        if name.endswith(DELETE_SUFFIX):
+        if is_deleted_name(name):
             remove(disk, path)
             return None
         if tp is None:

@@ -5,16 +5,14 @@ Source: Kafka's ReplicaManager.alterReplicaLogDirs; KIP-113, KIP-1066; JB-09, JB
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from uuid import UUID
 
-from kraftlite.broker.log_dirs_damage import fails_directory, remove
+from kraftlite.broker.log_dirs_damage import OPENING_ERRORS, fails_directory, remove
 from kraftlite.broker.log_dirs_placement import Placement
 from kraftlite.broker.log_dirs_state import FUTURE_SUFFIX, MAX_DIRECTORY_NAME, LogDirState
 from kraftlite.broker.log_moves import LogMoves
-from kraftlite.log.indexes import CorruptIndex
 from kraftlite.log.log import Log
-from kraftlite.log.promises import LogDamaged
 from kraftlite.model.errors import ApiError, ErrorCode
 from kraftlite.model.topic_partition import TopicPartition
 from kraftlite.runtime.ports import Disk
@@ -91,9 +89,9 @@ class ReplicaMoves:
             current = move.source.logs[move.tp]
             yield move.target.path, move.copy, current.leo - move.copy.leo
 
-    def resume(self, disk: Disk, assigned: Callable[[TopicPartition], UUID | None]) -> None:
+    def resume(self, disk: Disk, assigned: Callable[[TopicPartition], UUID | None]) -> Generator[Callable[[], Log], Log]:
         """Go on with the copies that were found when the logs were loaded. One whose replica is in a directory that is offline
-        stays where it is: it may be all that is left."""
+        stays where it is: it may be all that is left. Yields what opens each copy, which may take long, and is sent the log."""
         for target in self._dirs:
             found, target.copies_found = target.copies_found, {}
             for tp, (topic_id, path) in sorted(found.items()):
@@ -105,12 +103,16 @@ class ReplicaMoves:
                         remove(disk, path)
                         continue
                     said = assigned(tp) == target.directory_id
-                    self._moves.resume(tp, topic_id, source, target, path, said=said)
+                    copy = yield self._moves.opener(tp, topic_id, target, path)
+                    if not (target.online and source.online):  # one has failed meanwhile: the copy stays where it is
+                        copy.close_files()
+                        continue
+                    self._moves.resume(tp, topic_id, source, target, copy, said=said)
                     move = self._moves.get(tp)
                     if said and move is not None and move.copy.leo >= source.logs[tp].leo:
                         # It was complete, and durable, when the controller was told: a power cut may have cost the replica more.
                         self._moves.promote(move, self._home.__setitem__)
-                except (ApiError, LogDamaged, CorruptIndex, ValueError):
-                    remove(disk, path)  # a copy that cannot be read is worth nothing: the replica is whole
                 except OSError as error:
                     self._failed(target, error)
+                except OPENING_ERRORS:
+                    remove(disk, path)  # a copy that cannot be read is worth nothing: the replica is whole

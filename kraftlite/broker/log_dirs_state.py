@@ -41,12 +41,18 @@ def parse_directory_name(name: str) -> TopicPartition | None:
 
 
 _FUTURE = re.compile(r"(.+)\.[0-9a-f]{32}" + FUTURE_SUFFIX)
+_DELETED = re.compile(r".+-[0-9]+\.\S+" + DELETE_SUFFIX)
 
 
 def parse_future_name(name: str) -> TopicPartition | None:
     """`orders-0.<32 hex digits>-future` -> the partition; None for any other name."""
     match = _FUTURE.fullmatch(name)
     return None if match is None else parse_directory_name(match[1])
+
+
+def is_deleted_name(name: str) -> bool:
+    """Return whether a log that was on its way out has this name, from us or from Kafka; else it is somebody's."""
+    return _DELETED.fullmatch(name) is not None
 
 
 def renamed(tp: TopicPartition, unique: str, suffix: str) -> str:

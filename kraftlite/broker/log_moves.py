@@ -80,25 +80,28 @@ class LogMoves:
     def start(self, tp: TopicPartition, topic_id: UUID, source: LogDirState, target: LogDirState) -> None:
         """Raises OSError of the target."""
         name = renamed(tp, random_uuid(self._ports.entropy).hex, FUTURE_SUFFIX)
-        self.resume(tp, topic_id, source, target, target.file(name), said=False)
+        self.resume(tp, topic_id, source, target, self.opener(tp, topic_id, target, target.file(name))(), said=False)
+
+    def opener(self, tp: TopicPartition, topic_id: UUID, target: LogDirState, directory: str) -> Callable[[], Log]:
+        """Opens the copy in `directory`, which is made if it is not there; raises what opening a log raises. After a crash all of
+        a copy is checked, so that it is for a thread."""
+        opening = OpenLog(
+            disk=self._ports.disk,
+            directory=directory,
+            tp=tp,
+            topic_id=topic_id,
+            config=self._config_for(tp.topic),
+            clean=target.clean,
+            wall_ms=self._ports.clock.wall_ms(),
+            entropy=SeededLater(self._ports.entropy.getrandbits(64)),
+            tracer=NullTracer(),  # its events would be taken for those of the replica
+        )
+        return lambda: Log(opening)
 
     def resume(
-        self, tp: TopicPartition, topic_id: UUID, source: LogDirState, target: LogDirState, directory: str, *, said: bool
+        self, tp: TopicPartition, topic_id: UUID, source: LogDirState, target: LogDirState, copy: Log, *, said: bool
     ) -> None:
-        """Go on with the copy in `directory`, which is made if it is not there. Raises what opening a log raises."""
-        copy = Log(
-            OpenLog(
-                disk=self._ports.disk,
-                directory=directory,
-                tp=tp,
-                topic_id=topic_id,
-                config=self._config_for(tp.topic),
-                clean=target.clean,
-                wall_ms=self._ports.clock.wall_ms(),
-                entropy=SeededLater(self._ports.entropy.getrandbits(64)),
-                tracer=NullTracer(),  # its events would be taken for those of the replica
-            )
-        )
+        """Go on with a copy."""
         target.futures[tp] = copy
         self._moves[tp] = Move(tp=tp, topic_id=topic_id, source=source, target=target, copy=copy, said=said)
         self._ports.tracer.emit(ReplicaMoveStarted(tp=tp, source=source.path, target=target.path, leo=copy.leo))

@@ -3,16 +3,33 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from typing import Final
 
+from kraftlite.broker.log_dirs_damage import OPENING_ERRORS
 from kraftlite.broker.log_dirs_state import LogDirState
 from kraftlite.broker.log_moves import LogMoves, Move
+from kraftlite.log.log import Log
 from kraftlite.model.topic_partition import TopicPartition
-from kraftlite.runtime.ports import Ports
+from kraftlite.runtime.ports import Ports, Tasks
 
 REST_MS: Final = 20
 """The pause when no move has anything to copy."""
+
+
+async def open_copies(steps: Generator[Callable[[], Log], Log], tasks: Tasks) -> None:
+    """Run `ReplicaMoves.resume`, and open the copies off the loop."""
+    try:
+        opener = next(steps)
+        while True:
+            try:
+                copy = await tasks.run_blocking(opener)
+            except OPENING_ERRORS as error:
+                opener = steps.throw(error)
+            else:
+                opener = steps.send(copy)
+    except StopIteration:
+        pass
 
 
 class MoveDriver:

@@ -23,8 +23,9 @@ from kraftlite.log.guards import Guard, TransactionTerms
 from kraftlite.log.indexes import AbortedTransaction
 from kraftlite.log.opening import open_files
 from kraftlite.log.producers import ActiveProducer
-from kraftlite.log.reads import Found, Reader, TimestampOffset
+from kraftlite.log.reads import Found, Reader
 from kraftlite.log.rolling import Roller
+from kraftlite.log.seek import Seeker, TimestampOffset
 from kraftlite.log.segment import Segment
 from kraftlite.log.statements import Statement
 from kraftlite.log.truncation import Truncation
@@ -191,11 +192,11 @@ class Log:
     def find(self, offset: int, max_bytes: int, *, up_to: int, min_one: bool = True) -> Found | None:
         return self._reader.find(offset, max_bytes, up_to, min_one)
 
-    def offset_for_timestamp(self, ts: int, *, up_to: int) -> TimestampOffset | None:
-        return self._reader.offset_for_timestamp(ts, up_to)
+    def offset_for_timestamp(self, ts: int, *, up_to: int, seeker: Seeker | None = None) -> TimestampOffset | None:
+        return self._reader.offset_for_timestamp(ts, up_to, seeker or Seeker())
 
-    def offset_of_max_timestamp(self) -> TimestampOffset | None:
-        return self._reader.offset_of_max_timestamp()
+    def offset_of_max_timestamp(self, *, seeker: Seeker | None = None) -> TimestampOffset | None:
+        return self._reader.offset_of_max_timestamp(seeker or Seeker())
 
     def aborted_transactions(self, start: int, up_to: int) -> tuple[tuple[int, int], ...]:
         return self._reader.aborted_transactions(start, up_to)

@@ -7,21 +7,14 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from kraftlite.log.batch import BatchHeader, iter_records, record_timestamp
+from kraftlite.log.batch import HEADER_BYTES, BatchHeader, parse_header
 from kraftlite.log.context import LogContext
 from kraftlite.log.indexes import AbortedTransaction
+from kraftlite.log.seek import Seeker, Steps, TimestampOffset, first_record, newest_from
 from kraftlite.log.segment import Segment
 from kraftlite.log.segments import SegmentList
 from kraftlite.log.stored import Extent
 from kraftlite.model.errors import ApiError, ErrorCode
-
-
-class TimestampOffset(NamedTuple):
-    """A record found by time. `leader_epoch` None when the batch carries none."""
-
-    timestamp: int
-    offset: int
-    leader_epoch: int | None
 
 
 class Found(NamedTuple):
@@ -38,6 +31,13 @@ class Found(NamedTuple):
     def read(self) -> bytes:
         start, end, _ = self.extent
         return self.segment.file.pread(end - start, start) if end > start else b""
+
+    def next_offset(self) -> int:
+        """The offset behind the last batch of what was found, which is not nothing: one lookup, however many batches there are.
+        ApiError(CORRUPT_MESSAGE) where they cannot be told apart."""
+        start, end, _ = self.extent
+        last = self.segment.boundary_at_or_below(end - 1, start)
+        return parse_header(self.segment.file.pread(HEADER_BYTES, last)).next_offset
 
 
 class Reader:
@@ -78,13 +78,14 @@ class Reader:
             index += 1
         return None
 
-    def offset_for_timestamp(self, timestamp: int, up_to: int) -> TimestampOffset | None:
-        """The first record below `up_to` with a timestamp >= `timestamp` (LG-51)."""
-        return offset_for_timestamp(self._ctx.segments, timestamp, self._ctx.log_start_offset, up_to)
+    def offset_for_timestamp(self, timestamp: int, up_to: int, seeker: Seeker) -> TimestampOffset | None:
+        """The first record below `up_to` with a timestamp >= `timestamp` (LG-51). Raises Unfinished when the seeker has no time
+        for it."""
+        return offset_for_timestamp(self._ctx.segments, timestamp, self._ctx.log_start_offset, up_to, seeker)
 
-    def offset_of_max_timestamp(self) -> TimestampOffset | None:
-        """The first record of all with the largest timestamp (LG-51)."""
-        return offset_of_max_timestamp(self._ctx.segments, self._ctx.log_start_offset, self._ctx.leo)
+    def offset_of_max_timestamp(self, seeker: Seeker) -> TimestampOffset | None:
+        """The first record of all with the largest timestamp (LG-51). Raises as `offset_for_timestamp`."""
+        return offset_of_max_timestamp(self._ctx.segments, self._ctx.log_start_offset, self._ctx.leo, seeker)
 
     def aborted_transactions(self, start: int, up_to: int) -> tuple[tuple[int, int], ...]:
         """(producer id, first offset) of the aborted transactions that overlap [start, up_to), for a consumer."""
@@ -104,51 +105,61 @@ class Reader:
         ]
 
 
-def offset_for_timestamp(segments: SegmentList, timestamp: int, start: int, up_to: int) -> TimestampOffset | None:
+def offset_for_timestamp(segments: SegmentList, timestamp: int, start: int, up_to: int, seeker: Seeker) -> TimestampOffset | None:
     """The first record in [start, up_to) with a timestamp >= `timestamp`."""
     for segment in segments:
         if segment.base_offset >= up_to:
             return None
         if segment.max_timestamp < timestamp:
             continue
-        found = _search(segment, timestamp, start, up_to)
+        found = _search(segment, timestamp, start, up_to, seeker)
         if found is not None:
             return found
     return None
 
 
-def _search(segment: Segment, timestamp: int, start: int, up_to: int) -> TimestampOffset | None:
+def _search(segment: Segment, timestamp: int, start: int, up_to: int, seeker: Seeker) -> TimestampOffset | None:
+    key = ("by time", segment, _cuts(segment), timestamp, start)
     first = max(segment.time_index.offset_at_or_below(timestamp), start)
-    for position, header in segment.headers(segment.start_for(first)):
+    for position, header in segment.headers(seeker.walks.get(key) or segment.start_for(first)):
         if header.base_offset >= up_to:
             return None
+        seeker.walked(key, position)
         if header.max_timestamp >= timestamp and header.last_offset >= start:
-            found = _first_record(segment, position, header, timestamp, start)
+            found = _first_record(segment, position, header, timestamp, start, seeker)
             if found is not None:
                 return found if found.offset < up_to else None
+    seeker.walks[key] = segment.size
     return None
 
 
-def _first_record(segment: Segment, position: int, header: BatchHeader, timestamp: int, start: int) -> TimestampOffset | None:
-    for record in iter_records(segment.file.pread(header.size_bytes, position)):
-        offset = header.base_offset + record.offset_delta
-        when = record_timestamp(header, record)
-        if when >= timestamp and offset >= start:
-            epoch = header.partition_leader_epoch
-            return TimestampOffset(when, offset, epoch if epoch >= 0 else None)
-    return None
+def _cuts(segment: Segment) -> int:
+    """Return how often the segment was truncated: a position from before may be none of a batch."""
+    segment.file.size()  # it is open now
+    return segment.stored(Extent(0, 0, 0)).cuts
 
 
-def offset_of_max_timestamp(segments: SegmentList, start: int, leo: int) -> TimestampOffset | None:
+def _first_record(
+    segment: Segment, position: int, header: BatchHeader, timestamp: int, start: int, seeker: Seeker
+) -> TimestampOffset | None:
+    def make() -> Steps[TimestampOffset | None]:
+        return first_record(segment.file.pread(header.size_bytes, position), header, timestamp, start)
+
+    return seeker.get((segment, position, header, timestamp, start), make)
+
+
+def offset_of_max_timestamp(segments: SegmentList, start: int, leo: int, seeker: Seeker) -> TimestampOffset | None:
     """The first record from `start` on that has the largest timestamp there; None when none has a timestamp.
 
     Of a batch that compaction has emptied the timestamp is still there, the record is not: then all headers are looked at.
     """
-    found, misled = _max_record(segments, start, leo, scan=False)
-    return _max_record(segments, start, leo, scan=True)[0] if misled else found
+    found, misled = _max_record(segments, start, leo, seeker, scan=False)
+    return _max_record(segments, start, leo, seeker, scan=True)[0] if misled else found
 
 
-def _max_record(segments: SegmentList, start: int, leo: int, *, scan: bool) -> tuple[TimestampOffset | None, bool]:
+def _max_record(
+    segments: SegmentList, start: int, leo: int, seeker: Seeker, *, scan: bool
+) -> tuple[TimestampOffset | None, bool]:
     """The record, and whether there is none though a segment's time index says so."""
     best, best_offset, best_segment = -1, -1, None
     for index, segment in enumerate(segments):
@@ -157,7 +168,7 @@ def _max_record(segments: SegmentList, start: int, leo: int, *, scan: bool) -> t
         if not scan and start <= segment.base_offset:
             latest, offset = segment.max_timestamp, segment.offset_of_max_timestamp
         else:
-            latest, offset = _scan_max(segment, start)
+            latest, offset = _scan_max(segment, start, seeker)
         if latest > best:
             best, best_offset, best_segment = latest, offset, segment
     if best_segment is None:
@@ -166,23 +177,31 @@ def _max_record(segments: SegmentList, start: int, leo: int, *, scan: bool) -> t
     if position is None:
         raise ApiError(ErrorCode.CORRUPT_MESSAGE, f"{best_segment.path}: the time index names offset {best_offset}")
     at, header = next(best_segment.headers(position))
-    return _first_record(best_segment, at, header, best, start), header.count == 0
+    return _first_record(best_segment, at, header, best, start, seeker), header.count == 0
 
 
-def _scan_max(segment: Segment, start: int) -> tuple[int, int]:
-    latest, offset = -1, -1
-    for position, header in segment.headers(segment.start_for(start)):
+def _scan_max(segment: Segment, start: int, seeker: Seeker) -> tuple[int, int]:
+    key = ("newest", segment, _cuts(segment), start)
+    at, latest, offset = seeker.walks.get(key) or (segment.start_for(start), -1, -1)
+    for position, header in segment.headers(at):
+        seeker.walked(key, (position, latest, offset))
         if header.count and header.last_offset >= start and header.max_timestamp > latest:
-            newest = header.max_timestamp if header.base_offset >= start else _newest_from(segment, position, header, start)
+            newest = header.max_timestamp
+            if header.base_offset < start:
+                newest = _newest_from(segment, position, header, start, seeker)
             if newest > latest:
                 latest, offset = newest, header.last_offset
+    seeker.walks[key] = segment.size, latest, offset
     return latest, offset
 
 
-def _newest_from(segment: Segment, position: int, header: BatchHeader, start: int) -> int:
+def _newest_from(segment: Segment, position: int, header: BatchHeader, start: int, seeker: Seeker) -> int:
     """Return the largest timestamp of a batch's records from `start` on: what comes before it was deleted."""
-    records = iter_records(segment.file.pread(header.size_bytes, position))
-    return max((record_timestamp(header, it) for it in records if header.base_offset + it.offset_delta >= start), default=-1)
+
+    def make() -> Steps[int]:
+        return newest_from(segment.file.pread(header.size_bytes, position), header, start)
+
+    return seeker.get((segment, position, header, start), make)
 
 
 def aborted_transactions(segments: SegmentList, start: int, up_to: int) -> tuple[tuple[int, int], ...]:

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
-from kraftlite.log.batch import HEADER_BYTES, parse_header
 from kraftlite.runtime.ports import File
 
 
@@ -60,6 +59,11 @@ class StoredRecords:
     def __len__(self) -> int:
         return self._length
 
+    @property
+    def cuts(self) -> int:
+        """So many times the file had been truncated when they were found."""
+        return self._cuts
+
     def __bytes__(self) -> bytes:
         return self.read(0, self._length)
 
@@ -77,12 +81,3 @@ class StoredRecords:
         if len(data) != length:
             raise RecordsGone(f"{file.file.path} ends before byte {self._position + start + length}")
         return data
-
-    def next_offset(self) -> int:
-        """The offset behind the last batch."""
-        at = 0
-        while True:
-            header = parse_header(self.read(at, HEADER_BYTES))
-            at += max(header.size_bytes, HEADER_BYTES)
-            if at >= self._length:
-                return header.next_offset

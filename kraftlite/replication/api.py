@@ -95,15 +95,13 @@ class ProduceResult:
 
 @dataclass(slots=True, kw_only=True)
 class FetchParams:
-    """The parameters of a whole fetch. `is_debug` reads up to the leo, from any replica; `leader_only` refuses to serve as a
-    follower."""
+    """The parameters of a whole fetch. `leader_only` refuses to serve as a follower."""
 
     max_wait_ms: int
     min_bytes: int
     max_bytes: int
     read_committed: bool = False
     rack_id: str | None = None
-    is_debug: bool = False
     leader_only: bool = False
 
 

@@ -9,8 +9,9 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 from uuid import UUID
 
-from kraftlite.log.batch import iter_headers
 from kraftlite.log.log import Log
+from kraftlite.log.reads import Found
+from kraftlite.log.seek import Seeker
 from kraftlite.log.stored import StoredRecords
 from kraftlite.model.errors import ApiError, ErrorCode
 from kraftlite.model.ids import NodeId
@@ -55,7 +56,7 @@ class FetchWait:
         for entry in entries:
             partition = self._path.table.by_tp.get(entry.tp)
             if partition is not None:
-                (partition.leo_waiters if self.params.is_debug else partition.waiters)[self] = None
+                partition.waiters[self] = None
                 self._watched.append(partition)
         if self.expired:
             self.wake()
@@ -73,7 +74,6 @@ class FetchWait:
         self._watching = False
         for partition in self._watched:
             partition.waiters.pop(self, None)
-            partition.leo_waiters.pop(self, None)
         self._watched.clear()
 
     def done(self) -> bool:
@@ -178,28 +178,28 @@ class ConsumePath:
         partition = self.table.find(entry.tp, entry.topic_id)
         log = partition.online_log()
         partition.check_epoch(entry.current_leader_epoch)
-        if params.leader_only and not params.is_debug:
+        if params.leader_only:
             partition.leading()
         offset, hw = entry.fetch_offset, log.hw
         diverging = find_divergence(log, offset, entry.last_fetched_epoch)
         preferred = None if diverging is not None else self._preferred_replica(params, partition, offset)
         stable = log.last_stable_offset
-        bound = log.leo if params.is_debug else stable if params.read_committed else hw
+        bound = stable if params.read_committed else hw
         records: bytes | StoredRecords = b""
         readable = 0
+        found: Found | None = None
         if diverging is None and preferred is None and offset < bound:
             found = log.find(offset, min(entry.max_bytes, room.left), up_to=bound, min_one=room.empty)
             if found is not None:
                 readable = MAX_INT32 if found.more else min(found.extent.readable, entry.max_bytes)
                 size = found.size
-                if (size and size <= room.at_once) or params.is_debug:
-                    # What is above the HW may be truncated at any time: it is read now.
+                if size and size <= room.at_once:
                     records = found.read()
                     room.at_once -= size
                 elif size:
                     records = found.segment.stored(found.extent, lambda error: self._on_io_error(error, entry.tp))
                 room.take(size)
-                if size and not params.is_debug:
+                if size:
                     partition.traffic.read(size)
         return FetchResult(
             tp=entry.tp,
@@ -208,7 +208,7 @@ class ConsumePath:
             last_stable_offset=stable,
             log_start_offset=log.log_start_offset,
             records=records,
-            aborted=_aborted(log, offset, records) if params.read_committed else None,
+            aborted=_aborted(log, offset, found if records else None, bound) if params.read_committed else None,
             diverging=diverging,
             preferred_read_replica=preferred,
             readable=readable,
@@ -250,20 +250,22 @@ class ConsumePath:
         read_committed: bool,
         debug: bool,
         version5_plus: bool,
+        seeker: Seeker | None,
     ) -> OffsetResult:
+        seeker = seeker or Seeker()
         try:
             partition = self.table.find(tp, topic_id)
             log = partition.online_log()
             partition.check_epoch(current_leader_epoch)
             if debug:
-                return _offset_at(partition, log, timestamp, log.leo, None)
+                return _offset_at(partition, log, timestamp, log.leo, None, seeker)
             leader, _ = partition.leading()
             bound = log.last_stable_offset if read_committed else log.hw
             unsettled = None
             if log.hw < leader.epoch_start_offset:
                 code = ErrorCode.OFFSET_NOT_AVAILABLE if version5_plus else ErrorCode.LEADER_NOT_AVAILABLE
                 unsettled = ApiError(code, f"{tp}: the HW has not reached the start of leader epoch {partition.leader_epoch}")
-            return _offset_at(partition, log, timestamp, bound, unsettled)
+            return _offset_at(partition, log, timestamp, bound, unsettled, seeker)
         except ApiError as error:
             return OffsetResult(error=error.code)
         except OSError as error:
@@ -297,19 +299,20 @@ def may_wait(params: FetchParams, results: Sequence[FetchResult]) -> bool:
     return bool(results) and size < params.min_bytes
 
 
-def _aborted(log: Log, offset: int, records: bytes | StoredRecords) -> tuple[tuple[int, int], ...]:
-    """Aborted transactions that overlap what was read."""
-    if not records or not log.has_aborted_from(offset):
+def _aborted(log: Log, offset: int, found: Found | None, bound: int) -> tuple[tuple[int, int], ...]:
+    """Aborted transactions that overlap what was read, below `bound`. More of them do no harm: clients look at the offsets."""
+    if found is None or not log.has_aborted_from(offset):
         return ()
-    if isinstance(records, StoredRecords):
-        return log.aborted_transactions(offset, records.next_offset())
-    end = offset
-    for _, header in iter_headers(records):
-        end = header.next_offset
+    try:
+        end = found.next_offset()
+    except ApiError:
+        end = bound  # a damaged batch is for whoever reads it
     return log.aborted_transactions(offset, end)
 
 
-def _offset_at(partition: Partition, log: Log, timestamp: int, bound: int, unsettled: ApiError | None) -> OffsetResult:
+def _offset_at(
+    partition: Partition, log: Log, timestamp: int, bound: int, unsettled: ApiError | None, seeker: Seeker
+) -> OffsetResult:
     """`unsettled`: why offsets above `bound` cannot be told apart from offsets that do not exist (RP-14)."""
     if timestamp == LATEST:
         if unsettled is not None:
@@ -319,11 +322,11 @@ def _offset_at(partition: Partition, log: Log, timestamp: int, bound: int, unset
         epoch = log.epoch_at(log.log_start_offset)
         return OffsetResult(error=ErrorCode.NONE, offset=log.log_start_offset, leader_epoch=-1 if epoch is None else epoch)
     if timestamp == MAX_TIMESTAMP:
-        found = log.offset_of_max_timestamp()
+        found = log.offset_of_max_timestamp(seeker=seeker)
         if found is not None and found.offset >= bound:  # whoever cannot read it is not told of a smaller one
             found = None
     else:
-        found = log.offset_for_timestamp(timestamp, up_to=bound)
+        found = log.offset_for_timestamp(timestamp, up_to=bound, seeker=seeker)
     if found is None:
         if unsettled is not None:
             raise unsettled

@@ -48,10 +48,7 @@ def append_fetched(partition: Partition, data: memoryview, leader_hw: int, leade
     if len(data):
         # A topic that was compacted once has gaps for ever, all of them below the leader's HW.
         appended = log.append_as_follower(data, leader_epoch=partition.leader_epoch, gaps_below=leader_hw, wall_ms=wall_ms)
-    started = adopt_leader_offsets(partition, log, leader_hw, leader_log_start)
-    if appended is not None and partition.leo_waiters:
-        partition.wake_waiters()
-    return started or appended is not None
+    return adopt_leader_offsets(partition, log, leader_hw, leader_log_start) or appended is not None
 
 
 def adopt_leader_offsets(partition: Partition, log: Log, leader_hw: int, leader_log_start: int) -> bool:

@@ -11,6 +11,7 @@ from uuid import UUID
 
 from kraftlite.log.config import LogConfig
 from kraftlite.log.log import ActiveProducer, AppendOrigin, Log
+from kraftlite.log.seek import Seeker
 from kraftlite.metadata.image import MetadataImage
 from kraftlite.metadata.registrations import BrokerRegistration, PartitionRegistration
 from kraftlite.model.errors import ApiError, ErrorCode, StorageFault, changing
@@ -434,8 +435,10 @@ class ReplicaManager:
         read_committed: bool,
         debug: bool = False,
         version5_plus: bool = True,
+        seeker: Seeker | None = None,
     ) -> OffsetResult:
-        """-1 latest, -2 and -4 earliest, -3 of the largest timestamp, else the first at or after `timestamp` (CP-22)."""
+        """-1 latest, -2 and -4 earliest, -3 of the largest timestamp, else the first at or after `timestamp` (CP-22).
+        `seeker` bounds what is done here and now for a time; then Unfinished may be raised."""
         return self._consume.list_offset(
             tp,
             topic_id,
@@ -444,6 +447,7 @@ class ReplicaManager:
             read_committed=read_committed,
             debug=debug,
             version5_plus=version5_plus,
+            seeker=seeker,
         )
 
     def offset_for_leader_epoch(

@@ -79,7 +79,6 @@ class Partition:
         self.waiting = WaitingProduces()
         self.observers: list[Observer] = []
         self.waiters: dict[Waiter, None] = {}
-        self.leo_waiters: dict[Waiter, None] = {}
         self.start_waiters: dict[Waiter, None] = {}
         """The waiters for the followers' log starts."""
         self._env = env
@@ -326,8 +325,6 @@ class Partition:
                 trace.acknowledge(log.hw, now_ms)
             for observer in self.observers:
                 observer.on_append(old_leo)
-            if self.leo_waiters:
-                wake_all(self.leo_waiters)
             if len(leader.isr.maximal) == 1:
                 self.maybe_advance_hw(now_ms)
         return info
@@ -367,7 +364,7 @@ class Partition:
             observer.on_moved()
 
     def wake_waiters(self) -> None:
-        for waiters in (self.waiters, self.leo_waiters, self.start_waiters):
+        for waiters in (self.waiters, self.start_waiters):
             wake_all(waiters)
 
     # --- the ISR ------------------------------------------------------------------------------------------------------

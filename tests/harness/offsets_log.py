@@ -14,6 +14,7 @@ from kraftlite.coordinator.core.placement import OFFSETS_TOPIC
 from kraftlite.log.batch import build_batch, parse_header
 from kraftlite.log.control import EndTxnMarker, encode_control
 from kraftlite.log.guards import TransactionTerms
+from kraftlite.log.seek import Seeker
 from kraftlite.log.validation import AppendOrigin
 from kraftlite.metadata.image import MetadataImage, TopicImage
 from kraftlite.metadata.registrations import PartitionRegistration
@@ -204,6 +205,7 @@ class OffsetsLogFake:
         current_leader_epoch: int | None,
         read_committed: bool,
         debug: bool = False,
+        seeker: Seeker | None = None,
     ) -> OffsetResult:
         found = self.partitions[tp]
         if current_leader_epoch != found.leader_epoch:

@@ -22,6 +22,7 @@ from kraftlite.broker.telemetry import ClientTelemetry
 from kraftlite.log.batch import Record, build_batch, parse_header
 from kraftlite.log.config import LogConfig
 from kraftlite.log.log import ActiveProducer
+from kraftlite.log.seek import Seeker
 from kraftlite.metadata.image import (
     ClientQuotasImage,
     ClusterImage,
@@ -276,6 +277,7 @@ class FakeReplicas:
         read_committed: bool,
         debug: bool = False,
         version5_plus: bool = True,
+        seeker: Seeker | None = None,
     ) -> OffsetResult:
         self.offset_calls.append(
             {

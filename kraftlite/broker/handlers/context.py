@@ -17,6 +17,7 @@ from kraftlite.coordinator.transactions.api import TransactionDescription, Trans
 from kraftlite.log.config import LogConfig
 from kraftlite.log.guards import TransactionTerms
 from kraftlite.log.log import ActiveProducer, Log
+from kraftlite.log.seek import Seeker
 from kraftlite.model.broker_configs import value_of
 from kraftlite.model.errors import ErrorCode
 from kraftlite.model.ids import NodeId
@@ -100,6 +101,7 @@ class Replicas(Protocol):
         read_committed: bool,
         debug: bool = False,
         version5_plus: bool = True,
+        seeker: Seeker | None = None,
     ) -> OffsetResult: ...
 
     def offset_for_leader_epoch(

@@ -27,8 +27,7 @@ from kraftlite.replication.consume import may_wait
 from kraftlite.security.gate import Rights
 
 CONSUMER: Final = -1
-DEBUG_CONSUMER: Final = -2
-"""Two values of `replica_id`: an ordinary consumer, and a tool that may read up to the leo."""
+"""The `replica_id` of who is no broker. Others below 0 are consumers, too, as in Kafka."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,7 +102,6 @@ def begin(ctx: BrokerContext, call: FetchCall) -> FetchPlan:
         max_bytes=max_bytes,
         read_committed=call.read_committed,
         rack_id=call.rack_id or None,
-        is_debug=call.replica_id == DEBUG_CONSUMER,
         leader_only=call.leader_only,
     )
     session: FetchSession | None = None
@@ -215,8 +213,8 @@ def answer_some(
         result = found.refused.get(partition.key)
         if result is None:
             result = next(read)
-            if result.error in _HINTED and result.leader is None:
-                result = _with_hint(ctx, result)
+            if result.error is not ErrorCode.NONE:
+                result = _told(ctx, partition.key, result)
         tell = True
         if session is not None:
             tell = session.must_tell(
@@ -249,7 +247,13 @@ def untold(ctx: BrokerContext, found: FetchPlan, items: Sequence[FetchedItem]) -
 _HINTED: Final = frozenset({ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH})
 
 
-def _with_hint(ctx: BrokerContext, result: FetchResult) -> FetchResult:
+def _told(ctx: BrokerContext, key: SessionKey, result: FetchResult) -> FetchResult:
+    """A client that came to the wrong broker learns who leads. One that names its topic, which was deleted and made again a
+    moment before, hears that it is not known: by name nobody can mean another topic of it."""
+    if result.error is ErrorCode.INCONSISTENT_TOPIC_ID and key.name is not None:
+        return replace(result, error=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    if result.error not in _HINTED or result.leader is not None:
+        return result
     known = ctx.metadata.leader_of(*result.tp)
     if known is None:
         return result

@@ -5,9 +5,12 @@ from __future__ import annotations
 from typing import Final, NamedTuple
 
 from kraftlite.broker.handlers.context import BrokerContext
+from kraftlite.log.seek import SEEK_IN_PLACE, Seeker, Unfinished
 from kraftlite.model.errors import ErrorCode
 from kraftlite.model.topic_partition import TopicPartition
 
+DEBUG_CONSUMER: Final = -2
+"""The `replica_id` of a tool that is told the end of the log, from any replica."""
 LATEST: Final = -1
 EARLIEST: Final = -2
 MAX_TIMESTAMP: Final = -3
@@ -43,8 +46,35 @@ class OffsetAnswer(NamedTuple):
     leader_epoch: int = -1
 
 
-def list_offset(
+def is_lookup(timestamp: int) -> bool:
+    """Return whether records have to be looked at for it, which may take long."""
+    return timestamp >= 0 or timestamp == MAX_TIMESTAMP
+
+
+async def look_up(
     ctx: BrokerContext, query: OffsetQuery, *, version: int, read_committed: bool, debug: bool, duplicate: bool
+) -> OffsetAnswer:
+    """`list_offset`, of which what takes long is done off the loop."""
+    seeker = Seeker(SEEK_IN_PLACE)
+    while True:
+        try:
+            return list_offset(
+                ctx, query, version=version, read_committed=read_committed, debug=debug, duplicate=duplicate, seeker=seeker
+            )
+        except Unfinished:
+            await (ctx.off_loop.run(0, seeker.finish) if seeker.begun else ctx.turns.next())
+            seeker.renew()
+
+
+def list_offset(
+    ctx: BrokerContext,
+    query: OffsetQuery,
+    *,
+    version: int,
+    read_committed: bool,
+    debug: bool,
+    duplicate: bool,
+    seeker: Seeker | None = None,
 ) -> OffsetAnswer:
     """`duplicate`: the request names this partition more than once. `version`: of the request, for what it may ask."""
     if duplicate:
@@ -65,6 +95,7 @@ def list_offset(
         read_committed=read_committed,
         debug=debug,
         version5_plus=version >= 5,
+        seeker=seeker,
     )
     if found.error is ErrorCode.INCONSISTENT_TOPIC_ID:  # the replica of the topic that had this name before
         return OffsetAnswer(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)

@@ -7,7 +7,7 @@ from typing import Final
 
 from kraftlite.broker.handlers.context import BrokerContext
 from kraftlite.broker.handlers.delete_records import delete_records
-from kraftlite.broker.handlers.list_offsets import OffsetQuery, list_offset, offset_for_leader_epoch
+from kraftlite.broker.handlers.list_offsets import OffsetQuery, look_up, offset_for_leader_epoch
 from kraftlite.model.errors import ErrorCode
 from kraftlite.model.method import Method
 from kraftlite.model.topic_partition import TopicPartition
@@ -74,7 +74,7 @@ class _Service:
 
     async def list(self, ask: ListAsk) -> OffsetResult:
         query = OffsetQuery(ask.tp, ask.timestamp, ask.leader_epoch)
-        found = list_offset(self._ctx, query, version=VERSION, read_committed=ask.read_committed, debug=False, duplicate=False)
+        found = await look_up(self._ctx, query, version=VERSION, read_committed=ask.read_committed, debug=False, duplicate=False)
         return OffsetResult(error=found.error, offset=found.offset, timestamp=found.timestamp, leader_epoch=found.leader_epoch)
 
     async def epoch_end(self, ask: EpochEndAsk) -> EpochEnd:

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from itertools import groupby
 from typing import TypeVar
 
-from kraftlite.broker.handlers.context import MOST_WAITING_PARTITIONS
+from kraftlite.broker.handlers.context import MOST_WAITING_PARTITIONS, Waiting
 from kraftlite.broker.handlers.fetch import (
     FetchAnswer,
     FetchCall,
@@ -99,41 +99,45 @@ async def _large(call: Call, asked: FetchCall, found: FetchPlan) -> None:
         if found.entries and asked.isolation_level not in ISOLATION_LEVELS:
             _refuse(call, asked)
             return
-        results = await _read_large(call, found)
-    if must_wait(found, results) and gate.waiting_partitions + len(found.entries) <= MOST_WAITING_PARTITIONS:
+    waits = bool(found.entries) and not found.refused and found.params.max_wait_ms > 0
+    if waits and gate.waiting_partitions + len(found.entries) <= MOST_WAITING_PARTITIONS:
         gate.waiting_partitions += len(found.entries)
         try:
-            results = await _wait_large(call, found, results)
+            results = await _wait_large(call, found)
         finally:
             gate.waiting_partitions -= len(found.entries)
+    else:
+        async with gate.turn:
+            results = await _read_large(call, found)
     async with gate.turn:
         await _send_large(call, found, results)
 
 
-async def _read_large(call: Call, found: FetchPlan) -> list[FetchResult]:
+async def _read_large(call: Call, found: FetchPlan, waiting: Waiting | None = None) -> list[FetchResult]:
+    """`waiting`: is to hear of what comes from now on, also to partitions that are read while others are yet to be."""
     room = FetchRoom(found.params)
     results: list[FetchResult] = []
     for step in _steps(found.entries):
         results += call.ctx.replicas.fetch_some(room, step)
+        if waiting is not None:
+            waiting.watch(step)
         await asyncio.sleep(0)
     return results
 
 
-async def _wait_large(call: Call, found: FetchPlan, results: list[FetchResult]) -> list[FetchResult]:
+async def _wait_large(call: Call, found: FetchPlan) -> list[FetchResult]:
     woken = asyncio.Event()
     waiting = call.ctx.replicas.fetch_wait(found.params, woken.set)
     try:
-        while not waiting.expired and must_wait(found, results):
-            woken.clear()
-            for step in _steps(found.entries):
-                waiting.watch(step)
-                await asyncio.sleep(0)
-            await woken.wait()
+        while True:
             async with call.ctx.large_fetches.turn:
-                results = await _read_large(call, found)
+                woken.clear()
+                results = await _read_large(call, found, waiting)
+            if waiting.expired or not must_wait(found, results):
+                return results
+            await woken.wait()
     finally:
         waiting.cancel()
-    return results
 
 
 async def _send_large(call: Call, found: FetchPlan, results: list[FetchResult]) -> None:

@@ -4,10 +4,17 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any, Final, TypedDict
 
-from kraftlite.broker.handlers.fetch import DEBUG_CONSUMER
-from kraftlite.broker.handlers.list_offsets import OffsetQuery, list_offset, offset_for_leader_epoch
+from kraftlite.broker.handlers.list_offsets import (
+    DEBUG_CONSUMER,
+    OffsetAnswer,
+    OffsetQuery,
+    is_lookup,
+    list_offset,
+    look_up,
+    offset_for_leader_epoch,
+)
 from kraftlite.model.acls import Operation
 from kraftlite.model.errors import ErrorCode
 from kraftlite.model.topic_partition import TopicPartition
@@ -25,7 +32,7 @@ from kraftlite.wire.list_offsets_codec import (
 )
 
 LISTED_AT_ONCE: Final = 16
-"""Partitions: to find an offset by its time reads from files."""
+"""Partitions of which the ends are told here and now."""
 
 
 def _epoch(value: int) -> int | None:
@@ -41,7 +48,8 @@ def _list_offsets(call: Call) -> None:
         return
     request = parse_list_offsets(call.frame, call.pos, call.version)
     call.frame = memoryview(b"")
-    if len(request.topics) > LISTED_AT_ONCE or sum(len(partitions) for _, partitions in request.topics) > LISTED_AT_ONCE:
+    count = len(request.topics) + sum(len(partitions) for _, partitions in request.topics)
+    if count > LISTED_AT_ONCE or any(is_lookup(one.timestamp) for _, partitions in request.topics for one in partitions):
         call.spawn(lambda: _list_in_turns(call, request), "kafka-ListOffsets")
         return
     rights = call.rights
@@ -62,9 +70,13 @@ async def _list_in_turns(call: Call, request: ListOffsetsRequest) -> None:
             times[name, one.partition] += 1
     topics: list[tuple[str, list[ListedOffset]]] = []
     for name, partitions in request.topics:
-        topics.append((name, [_listed(call, rights, request, name, one, times) async for one in each(partitions)]))
+        topics.append((name, [await _looked_up(call, rights, request, name, one, times) async for one in each(partitions)]))
         await call.ctx.turns.next()
-    call.send((await call.ctx.off_loop.run(count, lambda: encode_list_offsets(call.correlation_id, call.version, topics)),))
+
+    def encode() -> bytes:
+        return encode_list_offsets(call.correlation_id, call.version, topics)
+
+    call.send((encode() if count <= LISTED_AT_ONCE else await call.ctx.off_loop.run(count, encode),))
 
 
 def _listed(
@@ -72,24 +84,64 @@ def _listed(
     rights: Rights | None,
     request: ListOffsetsRequest,
     name: str,
-    partition: ListOffsetsPartition,
+    one: ListOffsetsPartition,
     times: Counter[tuple[str, int]],
 ) -> ListedOffset:
+    refused = _refusal(call, rights, request, name, one)
+    return refused or _told(
+        call, one, list_offset(call.ctx, _query(name, one), **_how(call, request, times[name, one.partition]))
+    )
+
+
+async def _looked_up(
+    call: Call,
+    rights: Rights | None,
+    request: ListOffsetsRequest,
+    name: str,
+    one: ListOffsetsPartition,
+    times: Counter[tuple[str, int]],
+) -> ListedOffset:
+    refused = _refusal(call, rights, request, name, one)
+    if refused is not None:
+        return refused
+    return _told(call, one, await look_up(call.ctx, _query(name, one), **_how(call, request, times[name, one.partition])))
+
+
+def _refusal(
+    call: Call, rights: Rights | None, request: ListOffsetsRequest, name: str, one: ListOffsetsPartition
+) -> ListedOffset | None:
     if request.isolation_level not in (0, 1):
-        return _not_listed(call, partition.partition, ErrorCode.UNKNOWN_SERVER_ERROR)
+        return _not_listed(call, one.partition, ErrorCode.UNKNOWN_SERVER_ERROR)
     if rights is not None and not rights.topic(Operation.DESCRIBE, name):
-        return _not_listed(call, partition.partition, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
-    found = list_offset(
-        call.ctx,
-        OffsetQuery(TopicPartition(name, partition.partition), partition.timestamp, _epoch(partition.current_leader_epoch)),
+        return _not_listed(call, one.partition, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+    return None
+
+
+def _query(name: str, one: ListOffsetsPartition) -> OffsetQuery:
+    return OffsetQuery(TopicPartition(name, one.partition), one.timestamp, _epoch(one.current_leader_epoch))
+
+
+class _How(TypedDict):
+    version: int
+    read_committed: bool
+    debug: bool
+    duplicate: bool
+
+
+def _how(call: Call, request: ListOffsetsRequest, named: int) -> _How:
+    """`named`: so many times the request names the partition."""
+    return _How(
         version=call.version,
         read_committed=request.isolation_level == 1,
         debug=request.replica_id == DEBUG_CONSUMER,
-        duplicate=times[name, partition.partition] > 1,
+        duplicate=named > 1,
     )
+
+
+def _told(call: Call, one: ListOffsetsPartition, found: OffsetAnswer) -> ListedOffset:
     if found.error is not ErrorCode.NONE:
         call.note_error(found.error)
-    return ListedOffset(partition.partition, found.error, found.timestamp, found.offset, found.leader_epoch)
+    return ListedOffset(one.partition, found.error, found.timestamp, found.offset, found.leader_epoch)
 
 
 def _not_listed(call: Call, partition: int, error: ErrorCode) -> ListedOffset:

@@ -59,7 +59,7 @@ def hw_assumed_at_restart(patch: Patch) -> None:
 @mutant("consumer-reads-to-leo", "a consumer reads what is not committed", expects=("29",))
 def consumer_reads_to_leo(patch: Patch) -> None:
     """RP-13: what was read may be gone with the next leader."""
-    patch.edit(ConsumePath, "_read", ("bound = log.leo if params.is_debug else", "bound = log.leo if True else"))
+    patch.edit(ConsumePath, "_read", ("bound = stable if params.read_committed else hw", "bound = log.leo"))
 
 
 @mutant(

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 
 import pytest
 
-from kraftlite.log.batch import iter_batches, parse_header
+from kraftlite.log.batch import iter_batches, iter_headers, parse_header
 from kraftlite.log.config import LogConfig
 from kraftlite.log.log import Log
-from kraftlite.log.reads import TimestampOffset
+from kraftlite.log.seek import SEEK_IN_PLACE, Seeker, TimestampOffset, Unfinished
 from kraftlite.model.errors import ApiError, ErrorCode
 from tests.harness.disk import MemDisk
 from tests.harness.log_support import DIR, NOW, append, batch, open_log, values
@@ -183,3 +184,81 @@ def test_reads_near_the_end_use_exact_positions_and_survive_trimming_of_them() -
         data = log.read(offset, 200, up_to=10_000)
         assert parse_header(data).base_offset == offset and len(data) <= 200
     assert len(values(log)) == 10_000
+
+
+@pytest.mark.parametrize("reopened", [False, True])
+def test_lg_50_the_end_of_what_was_found_is_known_without_a_walk_over_its_batches(
+    reopened: bool,
+) -> None:
+    """A fetch of a read_committed consumer asks for it, and may find a million batches."""
+    disk, config = MemDisk(), LogConfig(index_interval_bytes=400)
+    log = open_log(disk, config)
+    for number in range(600):
+        append(log, *["v"] * (number % 3 + 1), epoch=0)
+    if reopened:
+        log.close()
+        log = open_log(disk, config, clean=True)
+    for offset, size in ((0, 1 << 20), (7, 3_000), (500, 10_000), (log.leo - 1, 1 << 20), (0, 1)):
+        found = log.find(offset, size, up_to=log.leo)
+        assert found is not None
+        *_, (_, last) = iter_headers(found.read())
+        reads = 0
+        file = found.segment.file
+        pread = file.pread
+
+        def counted(length: int, position: int, pread: Callable[[int, int], bytes] = pread) -> bytes:
+            nonlocal reads
+            reads += 1
+            return pread(length, position)
+
+        file.pread = counted  # type: ignore[method-assign]
+        assert found.next_offset() == last.next_offset
+        file.pread = pread  # type: ignore[method-assign]
+        assert reads <= 4
+
+
+def looked_up(look: Callable[[Seeker], TimestampOffset | None]) -> tuple[TimestampOffset | None, int]:
+    """The outcome of a lookup that may do little at a time, and the number of its attempts."""
+    seeker, attempts = Seeker(SEEK_IN_PLACE), 1
+    while True:
+        try:
+            return look(seeker), attempts
+        except Unfinished:
+            assert not seeker.begun, "no batch here is large"
+            seeker.renew()
+            attempts += 1
+
+
+@pytest.mark.parametrize("start", [0, 3])
+def test_lg_51_a_long_walk_over_headers_gives_others_their_turn(start: int) -> None:
+    """Where times do not grow the time index leads nowhere near, and behind a log start inside of a segment it says nothing."""
+    log = open_log(config=LogConfig(index_interval_bytes=100))
+    append(log, "v", ts=NOW + 5)
+    for _ in range(1_000):
+        append(log, "v", ts=NOW)
+    append(log, "v", ts=NOW + 9)
+    log.update_hw(log.leo)
+    log.increment_log_start(start, "asked")
+    found, attempts = looked_up(lambda seeker: log.offset_for_timestamp(NOW + 7, up_to=log.leo, seeker=seeker))
+    assert found == log.offset_for_timestamp(NOW + 7, up_to=log.leo) == TimestampOffset(NOW + 9, 1_001, 0)
+    assert attempts > 5
+    found, attempts = looked_up(lambda seeker: log.offset_of_max_timestamp(seeker=seeker))
+    assert found == log.offset_of_max_timestamp() == TimestampOffset(NOW + 9, 1_001, 0)
+    assert (attempts > 5) is (start > 0)
+
+
+def test_lg_51_a_walk_begins_anew_when_its_segment_was_cut() -> None:
+    log = open_log(config=LogConfig(index_interval_bytes=100))
+    append(log, "v", ts=NOW + 5)
+    for _ in range(1_000):
+        append(log, "v", ts=NOW)
+    seeker = Seeker(SEEK_IN_PLACE)
+    append(log, "v", ts=NOW + 9)
+    for _ in range(3):
+        with pytest.raises(Unfinished):
+            log.offset_for_timestamp(NOW + 7, up_to=log.leo, seeker=seeker)
+        seeker.renew()
+    log.truncate_to(1)
+    for _ in range(20):
+        append(log, "longer than before", ts=NOW + 8)
+    assert log.offset_for_timestamp(NOW + 7, up_to=log.leo, seeker=seeker) == TimestampOffset(NOW + 8, 1, 0)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import socket
 import struct
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -12,12 +13,13 @@ import pytest
 from kraftlite.log.stored import SegmentFile, StoredRecords
 from kraftlite.model.errors import ErrorCode
 from kraftlite.model.topic_partition import TopicPartition
-from kraftlite.replication.api import FetchEntry, FetchParams, FetchResult
+from kraftlite.replication.api import FetchEntry, FetchParams, FetchResult, ProduceEntry
+from kraftlite.replication.consume import FetchRoom
 from kraftlite.runtime.trace.wire import ConnectionClosed
 from kraftlite.simhost.disk import MemDisk
 from kraftlite.wire.outbound import SLICE_BYTES
 from kraftlite.wire.share import NodeShare
-from tests.harness.wire_fakes import Harness, partition, request_bytes, until
+from tests.harness.wire_fakes import Harness, batch, partition, request_bytes, topic_uuid, until
 from tests.spec.wire.test_connections import METADATA_ALL, MINIMAL, produce_values
 
 MIB = 1 << 20
@@ -226,3 +228,31 @@ async def test_a_fetch_of_very_many_partitions_is_worked_on_in_steps() -> None:
         assert len(h.replicas.fetches) < 20, "others have their turn before it is done"
         answer = await client.receive(1, 11, first)
         assert [it.partition_index for it in answer.responses[0].partitions] == list(range(5_000))
+
+
+async def test_a_fetch_of_very_many_partitions_hears_of_what_comes_while_it_reads() -> None:
+    """A partition that was read, and found empty, may get records while the others are read: nobody else would wake the fetch."""
+    async with Harness({"events": [partition([1])] * 2_000}) as h:
+        read = h.replicas.fetch_some
+
+        def fetch_some(room: FetchRoom, entries: Sequence[FetchEntry]) -> list[FetchResult]:
+            results = read(room, entries)
+            if len(h.replicas.fetches) == 3:
+                entry = ProduceEntry(tp=TopicPartition("events", 0), topic_id=topic_uuid(0), records=memoryview(batch(b"v")))
+                h.replicas.append([entry], acks=1, timeout_ms=0, on_done=lambda results: None)
+            return results
+
+        h.replicas.fetch_some = fetch_some  # type: ignore[method-assign]
+        client = await h.client()
+        places = [{"partition": at, "fetch_offset": 0, "partition_max_bytes": 100} for at in range(2_000)]
+        values = MINIMAL[1] | {
+            "max_wait": 60_000,
+            "min_bytes": 1,
+            "topics": [{"topic": "events", "partitions": places}],
+            "rack_id": "",
+        }
+        asked = client.send(1, 11, values)
+        await until(lambda: len(h.replicas.fetches) >= 8)
+        async with asyncio.timeout(5):
+            answer = await client.receive(1, 11, asked)
+        assert answer.responses[0].partitions[0].records
