@@ -159,6 +159,18 @@ def write_files(cluster: LocalCluster, extra: Mapping[str, str]) -> None:
         _write(cluster, node, node_properties(cluster, node, extra))
 
 
+def add_to_files(cluster: LocalCluster, extra: Mapping[str, str]) -> dict[Path, str]:
+    """Give the nodes of a cluster that has its files `extra`, too; what they were given before stays. Returns the files as they
+    were."""
+    before = {}
+    for node in cluster.nodes:
+        made, path = node_properties(cluster, node, extra), node.config_path
+        found = _read(node) if path.exists() else {}
+        before |= {path: path.read_text()} if found else {}
+        _write(cluster, node, {**made, **found, **{key: made[key] for key in extra}})
+    return before
+
+
 def _write(cluster: LocalCluster, node: LocalNode, values: dict[str, str]) -> None:
     directory = Path(node.directory)
     directory.mkdir(parents=True, exist_ok=True)
