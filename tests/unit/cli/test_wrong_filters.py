@@ -10,7 +10,7 @@ from click.testing import CliRunner
 
 from kraftlite.cli.compat import console_consumer, consumer_groups, groups
 from kraftlite.cli.compat.tool import UsageError
-from kraftlite.cli.main import cli
+from kraftlite.cli.main import cli, main
 from kraftlite.client.admin import alter_scram
 from kraftlite.client.cluster import ClusterClient
 from kraftlite.client.settings import ClientSettings
@@ -73,3 +73,22 @@ def test_iterations_that_are_refused_are_not_made_before() -> None:
         alter_scram(Cluster(ClientSettings(bootstrap=(NOBODY,))), "u", [], {1: (99_999_999_999, "secret")})
     assert time.process_time() - began < 5
     assert [one["iterations"] for one in asked] == [99_999_999_999], "the broker is to say what it thinks of it"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (("disk", "1"), "Choose from: slow, stall, full, error (see kraftlite fault disk --help)\n"),
+        (("clock", "1", "-zz"), "error: -zz: allowed is a span of time with its sign"),
+        (("clock", "1", "+-1h"), "error: +-1h: allowed is"),
+    ],
+)
+def test_what_is_said_of_a_fault_names_what_was_given(
+    arguments: tuple[str, ...], told: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["fault", *arguments])
+    assert ended.value.code == 2
+    said = capsys.readouterr().err
+    assert told in said
+    assert len(said.splitlines()) == 1
