@@ -162,7 +162,7 @@ def write_files(cluster: LocalCluster, extra: Mapping[str, str]) -> None:
 def add_to_files(cluster: LocalCluster, extra: Mapping[str, str]) -> dict[Path, str]:
     """Give the nodes of a cluster that has its files `extra`, too; what they were given before stays. Returns the files as they
     were."""
-    before = {}
+    before: dict[Path, str] = {}
     for node in cluster.nodes:
         made, path = node_properties(cluster, node, extra), node.config_path
         found = _read(node) if path.exists() else {}
