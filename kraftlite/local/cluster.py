@@ -15,7 +15,7 @@ from pathlib import Path
 
 from kraftlite.local import process
 from kraftlite.local.faults import forget_links
-from kraftlite.local.layout import add_to_files, plan, with_metrics_ports, write_files
+from kraftlite.local.layout import added_to_files, plan, with_metrics_ports, write_files
 from kraftlite.local.ledger import PYTHON, Ledger, author
 from kraftlite.local.secure import create, first_credentials, formatted
 from kraftlite.local.state import (
@@ -158,14 +158,9 @@ def _rewrite(cluster: LocalCluster, extra: Mapping[str, str]) -> LocalCluster:
             f"the cluster in {cluster.data_dir} is running; stop it with kraftlite down before changing its --config"
         )
     cluster = with_metrics_ports(cluster, extra)
-    before = add_to_files(cluster, extra)
-    try:
+    with added_to_files(cluster, extra):
         check_config(cluster)
         save(cluster)
-    except BaseException:
-        for path, text in before.items():
-            path.write_text(text)
-        raise
     return cluster
 
 
