@@ -118,13 +118,13 @@ def local_errors() -> Iterator[None]:
         raise click.ClickException(f"{error.filename or 'the local cluster'}: {error.strerror or error}") from None
 
 
-def pairs(items: Iterable[str], what: str = "--config") -> dict[str, str]:
+def pairs(items: Iterable[str], what: str = "--config", allowed: str = "key=value") -> dict[str, str]:
     """`k=v` options as a dict."""
     found = {}
     for item in items:
         key, equals, value = item.partition("=")
         if not equals or not key.strip():
-            raise click.UsageError(f"{what} {item}: allowed is key=value")
+            raise click.UsageError(f"{what} {item}: allowed is {allowed}")
         found[key.strip()] = value
     return found
 

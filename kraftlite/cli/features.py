@@ -20,6 +20,7 @@ from kraftlite.metadata.features import (
     supported_range,
 )
 from kraftlite.model.errors import ErrorCode
+from kraftlite.model.limits import MAX_INT16
 from kraftlite.model.messages.choices import FeatureUpgradeType
 
 Update = tuple[str, int]
@@ -58,7 +59,7 @@ def level_text(name: str, level: int) -> str:
 
 def level_of(name: str, text: str) -> int:
     """A number, or for `metadata.version` the name of a version or of a release. ValueError for what there is not."""
-    if text.isdigit():
+    if text.isascii() and text.isdecimal() and int(text) <= MAX_INT16:
         return int(text)
     if name == METADATA_VERSION:
         short = ".".join(text.split(".")[:2])
@@ -67,7 +68,7 @@ def level_of(name: str, text: str) -> int:
             return max(found)
         names = ", ".join(version.name for version in METADATA_VERSIONS.values())
         raise ValueError(f"Unknown metadata.version '{text}'. Supported metadata.version are: {names}")
-    raise ValueError(f"Can't parse feature=level string {name}={text}: level is not a number")
+    raise ValueError(f"Can't parse feature=level string {name}={text}: allowed is a level from 0 to {MAX_INT16}")
 
 
 def feature_lines(features: Sequence[Feature], epoch: int) -> list[str]:

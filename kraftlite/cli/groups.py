@@ -39,6 +39,9 @@ OFFSET_COLUMNS = (
     "HOST",
     "CLIENT-ID",
 )
+STATES = ("Empty", "PreparingRebalance", "CompletingRebalance", "Stable", "Dead", "Assigning", "Reconciling", "NotReady")
+KINDS = ("Classic", "Consumer", "Share", "Streams")
+"""The states and types of groups, those of an Apache Kafka, too."""
 OFFSET_WIDTHS = (15, 15, 10, 15, 15, 15, 15, 15, 0)
 
 
@@ -49,8 +52,7 @@ OFFSET_WIDTHS = (15, 15, 10, 15, 15, 15, 15, 15, 0)
 @output_option
 def list_groups_command(state: str | None, kind: str | None, target: Target, output: str) -> None:
     """Names of all groups, one a line."""
-    states = {one.strip().lower() for one in (state or "").split(",") if one.strip()}
-    kinds = {one.strip().lower() for one in (kind or "").split(",") if one.strip()}
+    states, kinds = _chosen("--state", state, STATES), _chosen("--type", kind, KINDS)
     found = [
         group
         for group in list_groups(target.cluster())
@@ -66,6 +68,14 @@ def list_groups_command(state: str | None, kind: str | None, target: Target, out
         header = ("GROUP", "STATE", "TYPE")
         first = 10 + max(15, *(len(group[0]) for group in found), 15)
         columns([header[i] for i in shown], [[group[i] for i in shown] for group in found], [first, 20, 20][: len(shown)])
+
+
+def _chosen(option: str, text: str | None, known: Sequence[str]) -> set[str]:
+    found = {one.strip().lower(): one.strip() for one in (text or "").split(",") if one.strip()}
+    for lower, one in found.items():
+        if lower not in {name.lower() for name in known}:
+            raise click.UsageError(f"{option} {one}: allowed are {', '.join(known)}")
+    return set(found)
 
 
 @click.command("describe")

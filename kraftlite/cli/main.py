@@ -389,6 +389,7 @@ def _say(message: str, usage_of: str | None = None) -> None:
     from kraftlite.model.shown import printable
 
     hint = f" (see {usage_of} --help)" if usage_of else ""
+    message = message.replace("\n\t", " ")  # the choices of click, one a line
     shown = "\n".join(printable(line) for line in message.split("\n"))
     click.echo(f"error: {shown}{hint}", err=True)
 

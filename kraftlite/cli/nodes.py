@@ -112,6 +112,7 @@ def format_storage(
     """Prepare a node's directories for their first start."""
     if config is None and "KAFKA_PROCESS_ROLES" not in os.environ:
         raise click.UsageError("--config is missing: give the node's server.properties")
+    features = _features(feature)
     add_scram += _first_users(config, override)
     loaded = _load(config, override)
     cluster_id = cluster_id or loaded.cluster_id
@@ -122,9 +123,20 @@ def format_storage(
     if initial_controllers is None and not standalone and not no_initial_controllers:
         initial_controllers = os.environ.get(INITIAL_VARIABLE)
     forming = _formation(loaded, standalone, initial_controllers, no_initial_controllers, kraft_version)
-    features = {name: int(level) for name, _, level in (item.partition("=") for item in feature)}
     for line in _format(loaded, cluster_id, release_version, ignore_formatted, forming, add_scram, features):
         click.echo(line)
+
+
+def _features(items: tuple[str, ...]) -> dict[str, int]:
+    from kraftlite.cli.features import level_of
+
+    found: dict[str, int] = {}
+    for name, text in ((name.strip(), text.strip()) for name, text in pairs(items, "--feature", "name=level").items()):
+        try:
+            found[name] = level_of(name, text)
+        except ValueError as error:
+            raise click.UsageError(str(error)) from None
+    return found
 
 
 def _formation(

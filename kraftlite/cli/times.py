@@ -39,6 +39,8 @@ class Jump(Span):
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
         text = str(value)
+        if span_us(text[1:] if text[:1] in ("+", "-") else text) is None:
+            raise click.UsageError(f"{text}: allowed is a span of time with its sign: +1h, -250ms (us, ms, s, m, h or d)")
         ms = super().convert(text.lstrip("+-"), param, ctx) // 1000
         return -ms if text.startswith("-") else ms
 

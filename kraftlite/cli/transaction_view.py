@@ -20,12 +20,19 @@ MINUTE_MS: Final = 60_000
 DEFAULT_MAX_TIMEOUT_MIN: Final = 15
 """The default of `transaction.max.timeout.ms`: no transaction may be open for longer."""
 
+STATES: Final = ("Empty", "Ongoing", "PrepareCommit", "PrepareAbort", "CompleteCommit", "CompleteAbort", "PrepareEpochFence")
+"""The states of transactional ids that brokers list."""
+
 
 class OpenTransaction(NamedTuple):
     """A transaction that is open in a partition."""
 
     partition: Partition
     producer: ProducerState
+
+
+class NoSuchTopic(Exception):
+    """The topic that was named does not exist."""
 
 
 class NoSuchTransaction(Exception):
@@ -38,10 +45,13 @@ def now_ms() -> int:
 
 
 def partitions_of(cluster: ClusterClient, topic: str | None, partition: int | None, broker: int | None) -> list[Partition]:
-    """The partitions to search: one, those of a topic, or all, and with `broker` those that it has replicas of."""
+    """The partitions to search: one, those of a topic, or all, and with `broker` those that it has replicas of. Raises
+    NoSuchTopic."""
     if topic is not None and partition is not None:
         return [(topic, partition)]
     found = cluster.topics(None if topic is None else [topic])
+    if topic is not None and topic not in found:
+        raise NoSuchTopic
     return [
         (name, int(part.partition_index))
         for name in found

@@ -12,6 +12,8 @@ from kraftlite.cli.target import Target, target_options
 from kraftlite.cli.transaction_view import (
     DEFAULT_MAX_TIMEOUT_MIN,
     MINUTE_MS,
+    STATES,
+    NoSuchTopic,
     NoSuchTransaction,
     abort_at,
     hanging,
@@ -33,9 +35,17 @@ from kraftlite.model.shown import printable
 if TYPE_CHECKING:
     from kraftlite.client.transactions import TransactionDescription
 
+_STATE = click.Choice(STATES, case_sensitive=False)
+
 
 @click.command("list")
-@click.option("--state", multiple=True, metavar="STATE", help="Only ids in this state, as Ongoing.")
+@click.option(
+    "--state",
+    multiple=True,
+    type=click.Choice(STATES, case_sensitive=False),
+    metavar="STATE",
+    help="Only ids in this state, as Ongoing.",
+)
 @click.option("--producer-id", type=int, multiple=True, metavar="ID", help="Only the ids that have these producer ids.")
 @click.option("--longer-than-ms", type=click.IntRange(min=0), default=None, metavar="MS", help="Only what runs for longer.")
 @click.option("--pattern", metavar="REGEX", help="Only ids that match as a whole.")
@@ -121,7 +131,12 @@ def find_hanging_command(
         raise click.UsageError("--partition needs --topic")
     cluster = target.cluster()
     since_ms = now_ms() - minutes * MINUTE_MS
-    wanted = partitions_of(cluster, topic, partition, broker)
+    if broker is not None and broker not in (nodes := cluster.brokers()):
+        raise click.ClickException(f"broker {broker} is not there; live brokers are {', '.join(map(str, nodes))}")
+    try:
+        wanted = partitions_of(cluster, topic, partition, broker)
+    except NoSuchTopic:
+        raise click.ClickException(f"Topic '{printable(topic or '')}' does not exist as expected") from None
     found = hanging(cluster, open_transactions(cluster, wanted, broker=broker, since_ms=since_ms))
     if output == "json":
         print_json([{"topic": it.partition[0], "partition": it.partition[1], **it.producer._asdict()} for it in found])

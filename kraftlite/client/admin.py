@@ -11,7 +11,7 @@ from kraftlite.client.connection import code_of
 from kraftlite.client.errors import RequestRefused
 from kraftlite.model.errors import ErrorCode
 from kraftlite.model.messages.choices import AlterConfigOp, ConfigResourceType
-from kraftlite.security.scram import NUMBERS, salted_password
+from kraftlite.security.scram import MAX_ITERATIONS, NUMBERS, salted_password
 
 Partition = tuple[str, int]
 
@@ -245,7 +245,8 @@ def alter_scram(cluster: ClusterClient, user: str, deleted: Sequence[int], added
     upsertions = []
     for mechanism, (iterations, password) in added.items():
         salt = secrets.token_bytes(16)
-        salted = salted_password(_MECHANISMS[mechanism], password, salt, max(iterations, 1))
+        rounds = min(max(iterations, 1), MAX_ITERATIONS)  # more are refused, whatever has become of the password
+        salted = salted_password(_MECHANISMS[mechanism], password, salt, rounds)
         upsertions.append(
             {"name": user, "mechanism": mechanism, "iterations": iterations, "salt": salt, "salted_password": salted}
         )

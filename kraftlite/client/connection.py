@@ -38,7 +38,7 @@ from kraftlite.protocol.api_keys import (
     SASL_HANDSHAKE,
 )
 from kraftlite.protocol.errors import ProtocolViolation
-from kraftlite.protocol.kio_codec import api_name, decode_response, encode_request, is_flexible
+from kraftlite.protocol.kio_codec import api_name, decode_response, encode_request, is_flexible, misfit
 from kraftlite.protocol.primitives import INT16, INT32, NO_TAGS, string
 from kraftlite.tls.errors import TlsError
 
@@ -123,9 +123,14 @@ class Connection:
         *,
         version: int | None = None,
     ) -> Any:
-        """kio's response to a request made of plain values, as `build_entity` takes them. `version` None: as in `VERSIONS`."""
+        """kio's response to a request made of plain values, as `build_entity` takes them. `version` None: as in `VERSIONS`.
+        ClientError for a value that fits into no request."""
         number = VERSIONS[api_key] if version is None else version
-        body = encode_request(api_key, number, values)
+        try:
+            body = encode_request(api_key, number, values)
+        except (struct.error, OverflowError) as error:
+            why = misfit(api_key, number, values) or f"{api_name(api_key)}: {error}"
+            raise ClientError(why, ErrorCode.INVALID_REQUEST) from None
         self.send(api_key, [body], deadline, quiet, version=number, flexible=is_flexible(api_key, number))
         frame = self.receive(deadline, quiet)
         try:

@@ -8,7 +8,7 @@ are those of a shard's own puts, which come in the order of the log. Source: KIP
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple, TypeVar
 
 from kraftlite.coordinator.records import CommittedOffset
@@ -26,19 +26,25 @@ class PendingOffset(NamedTuple):
 
 
 class PendingOffsets:
-    """The pending offsets of one shard, per producer id, group and partition, and the commits whose fate is not known yet."""
+    """The pending offsets of one shard, and the commits whose fate is not known yet.
+
+    Nothing here looks at all open transactions: there may be as many as a client likes, and a request names thousands of
+    partitions.
+    """
 
     def __init__(self) -> None:
-        self._open: dict[int, dict[str, dict[TopicPartition, PendingOffset]]] = {}
+        self._pending: dict[str, dict[TopicPartition, dict[int, PendingOffset]]] = {}
+        """By group and partition, of each producer id. Nothing in it is empty."""
+        self._open: dict[int, dict[tuple[str, TopicPartition], None]] = {}
+        """The groups and partitions of each producer id."""
         self._unwritten: dict[str, Counter[TopicPartition]] = {}
         """Per group, of all commits whose fate is not known yet."""
         self._unstable: Counter[tuple[str, TopicPartition]] = Counter()
         """Those of them that are in transactions."""
 
-    def groups(self) -> Iterator[str]:
-        """The groups with pending offsets; one may come several times."""
-        for by_group in self._open.values():
-            yield from (group_id for group_id, found in by_group.items() if found)
+    def groups(self) -> Iterable[str]:
+        """The groups with pending offsets."""
+        return self._pending.keys()
 
     # --- commits whose fate is not known yet
 
@@ -62,42 +68,55 @@ class PendingOffsets:
     # --- pending offsets
 
     def put(self, group_id: str, tp: TopicPartition, pending: PendingOffset, producer_id: int) -> None:
-        self._open.setdefault(producer_id, {}).setdefault(group_id, {})[tp] = pending
+        self._pending.setdefault(group_id, {}).setdefault(tp, {})[producer_id] = pending
+        self._open.setdefault(producer_id, {})[group_id, tp] = None
 
     def overtake(self, group_id: str, tp: TopicPartition, order: int) -> None:
         """A record of this order counts: what open transactions wrote before it never will (TG-05)."""
-        for by_group in self._open.values():
-            found = by_group.get(group_id)
-            if found is not None and tp in found and found[tp].order < order:
-                found[tp] = PendingOffset(order, None)
+        found = self._pending.get(group_id, {}).get(tp, {})
+        for producer_id, pending in found.items():
+            if pending.order < order:
+                found[producer_id] = PendingOffset(order, None)
 
     def drop(self, group_id: str, tp: TopicPartition) -> None:
         """A tombstone takes what open transactions wrote before it (TG-06)."""
-        for by_group in self._open.values():
-            by_group.get(group_id, {}).pop(tp, None)
+        for producer_id in tuple(self._pending.get(group_id, {}).get(tp, ())):
+            self._take(group_id, tp, producer_id)
+            self._forget(group_id, tp, producer_id)
 
     def drop_group(self, group_id: str) -> None:
-        for by_group in self._open.values():
-            by_group.pop(group_id, None)
+        for tp in tuple(self._pending.get(group_id, ())):
+            self.drop(group_id, tp)
 
     def end(self, producer_id: int) -> list[tuple[str, TopicPartition, PendingOffset]]:
         """The producer's transaction is over: forget it, and return what it wrote."""
-        by_group = self._open.pop(producer_id, {})
-        return [(group_id, tp, pending) for group_id, found in by_group.items() for tp, pending in found.items()]
+        found = self._open.pop(producer_id, {})
+        return [(group_id, tp, self._take(group_id, tp, producer_id)) for group_id, tp in found]
+
+    def _take(self, group_id: str, tp: TopicPartition, producer_id: int) -> PendingOffset:
+        of_group = self._pending[group_id]
+        taken = of_group[tp].pop(producer_id)
+        if not of_group[tp]:
+            del of_group[tp]
+        if not of_group:
+            del self._pending[group_id]
+        return taken
+
+    def _forget(self, group_id: str, tp: TopicPartition, producer_id: int) -> None:
+        del self._open[producer_id][group_id, tp]
+        if not self._open[producer_id]:
+            del self._open[producer_id]
 
     def is_pending(self, group_id: str, tp: TopicPartition) -> bool:
-        return (group_id, tp) in self._unstable or any(tp in by_group.get(group_id, ()) for by_group in self._open.values())
+        return (group_id, tp) in self._unstable or tp in self._pending.get(group_id, ())
 
     def has_any(self, group_id: str) -> bool:
         """Return whether a group has pending offsets, or commits whose fate is not known yet."""
-        return group_id in self._unwritten or any(by_group.get(group_id) for by_group in self._open.values())
+        return group_id in self._unwritten or group_id in self._pending
 
     def partitions_of(self, group_id: str) -> dict[TopicPartition, None]:
         """The partitions of a group whose offsets are pending, or of a fate that is not known yet: a tombstone must name them."""
-        found = dict.fromkeys(self._unwritten.get(group_id, ()))
-        for by_group in self._open.values():
-            found.update(dict.fromkeys(by_group.get(group_id, ())))
-        return found
+        return dict.fromkeys(self._unwritten.get(group_id, ())) | dict.fromkeys(self._pending.get(group_id, ()))
 
 
 def _subtract(counts: Counter[T], keys: Iterable[T]) -> None:

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from kraftlite.local import process
 from kraftlite.local.faults import forget_links
-from kraftlite.local.layout import plan, with_metrics_ports, write_files
+from kraftlite.local.layout import added_to_files, plan, with_metrics_ports, write_files
 from kraftlite.local.ledger import PYTHON, Ledger, author
 from kraftlite.local.secure import create, first_credentials, formatted
 from kraftlite.local.state import (
@@ -75,7 +75,6 @@ def up(
             _check_same(cluster, controllers, brokers, combined, secure)
             if extra:
                 cluster = _rewrite(cluster, extra)
-                check_config(cluster)
         else:
             (data_dir / STARTING_NAME).touch()
             cluster = plan(
@@ -103,7 +102,7 @@ def up(
             started = start(cluster, [node for node in stopped if node not in lost], format_first=first, by=by)
             (data_dir / STARTING_NAME).unlink(missing_ok=True)
             formatted(started)
-        except LocalError:
+        except (LocalError, KeyboardInterrupt):
             current = load(data_dir)
             stop_nodes([current.node(node.id) for node in stopped])
             raise
@@ -159,8 +158,9 @@ def _rewrite(cluster: LocalCluster, extra: Mapping[str, str]) -> LocalCluster:
             f"the cluster in {cluster.data_dir} is running; stop it with kraftlite down before changing its --config"
         )
     cluster = with_metrics_ports(cluster, extra)
-    write_files(cluster, extra)
-    save(cluster)
+    with added_to_files(cluster, extra):
+        check_config(cluster)
+        save(cluster)
     return cluster
 
 
@@ -190,15 +190,16 @@ def start(
     supervised = [node for node in nodes if node.is_supervised]
     own = [node for node in nodes if node not in supervised]
     let_start(supervised)
-    pids = _launch(cluster, own, format_first=format_first, joining=joining) if own else {}
-    with locked(data_dir / ".cluster.lock"):
-        current = load(data_dir)
-        started = {
-            node_id: replace(current.node(node_id), pid=pid, mark=process.start_mark(pid) or "gone")
-            for node_id, pid in pids.items()
-        }
-        current = replace(current, nodes=tuple(started.get(node.id, node) for node in current.nodes))
-        save(current)
+    with process.uninterrupted():  # a process whose id is not written down nobody could stop
+        pids = _launch(cluster, own, format_first=format_first, joining=joining) if own else {}
+        with locked(data_dir / ".cluster.lock"):
+            current = load(data_dir)
+            started = {
+                node_id: replace(current.node(node_id), pid=pid, mark=process.start_mark(pid) or "gone")
+                for node_id, pid in pids.items()
+            }
+            current = replace(current, nodes=tuple(started.get(node.id, node) for node in current.nodes))
+            save(current)
     by = by or author(PYTHON)
     with contextlib.suppress(LocalError):  # a node that does not answer now ends its half when its time is over
         forget_links(data_dir, [node.id for node in nodes], by=by)
@@ -266,6 +267,7 @@ def _launch(cluster: LocalCluster, nodes: Sequence[LocalNode], *, format_first: 
             env=process.own_environment(),
             timeout=LAUNCH_TIMEOUT_S,
             check=False,
+            start_new_session=True,
         )
     except subprocess.TimeoutExpired:
         raise LocalError(f"the nodes could not be started within {LAUNCH_TIMEOUT_S:.0f} s") from None

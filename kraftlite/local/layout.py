@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import random
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -157,6 +158,23 @@ def write_files(cluster: LocalCluster, extra: Mapping[str, str]) -> None:
     """Directories and configuration files of all nodes."""
     for node in cluster.nodes:
         _write(cluster, node, node_properties(cluster, node, extra))
+
+
+@contextlib.contextmanager
+def added_to_files(cluster: LocalCluster, extra: Mapping[str, str]) -> Iterator[None]:
+    """The files of the nodes have `extra`, too, and what they were given before. When the block fails they are as they were."""
+    before: dict[Path, str] = {}
+    try:
+        for node in cluster.nodes:
+            made, path = node_properties(cluster, node, extra), node.config_path
+            found = _read(node) if path.exists() else {}
+            before |= {path: path.read_text()} if found else {}
+            _write(cluster, node, {**made, **found, **{key: made[key] for key in extra}})
+        yield
+    except BaseException:
+        for path, text in before.items():
+            path.write_text(text)
+        raise
 
 
 def _write(cluster: LocalCluster, node: LocalNode, values: dict[str, str]) -> None:

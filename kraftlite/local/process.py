@@ -5,13 +5,16 @@ A process is signalled only if its pid still belongs to the process that was sta
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import subprocess
 import sys
+import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import FrameType
 
 RUNNING, PAUSED, STOPPED = "running", "paused", "stopped"
 UNKNOWN = "unknown"
@@ -64,6 +67,26 @@ def send(pid: int | None, mark: str | None, number: signal.Signals) -> bool:
     except ProcessLookupError:
         return False
     return True
+
+
+@contextlib.contextmanager
+def uninterrupted() -> Iterator[None]:
+    """Signals that end a program are taken when the block is over; they are told to the main thread only."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    taken: list[tuple[int, FrameType | None]] = []
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
+    handlers = {number: handler for number, handler in before.items() if callable(handler)}
+    try:
+        for number in handlers:
+            signal.signal(number, lambda *signalled: taken.append(signalled))
+        yield
+    finally:
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
+        for signalled in taken[:1]:
+            handlers[signal.Signals(signalled[0])](*signalled)
 
 
 def wait_until(condition: Callable[[], bool], timeout_s: float, poll_s: float = 0.02) -> bool:

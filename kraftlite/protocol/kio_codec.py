@@ -243,6 +243,34 @@ def build_entity(schema: type[Any], values: Mapping[str, object]) -> Any:
     return schema(**found)
 
 
+_BITS: Final = {"int8": 8, "int16": 16, "int32": 32, "int64": 64, "timedelta_i32": 32, "timedelta_i64": 64, _MOMENT: 64}
+
+
+def misfit(api_key: int, version: int, values: Mapping[str, object]) -> str | None:
+    """The first number of a request's values that its field cannot hold, with what is allowed there; None: there is none."""
+    return _misfit(_request_schema(api_key, version), values)
+
+
+def _misfit(schema: type[Any], values: Mapping[str, object]) -> str | None:
+    for name, kafka_type, nested, is_array in _layout(cast(Hashable, schema)):
+        value: Any = values.get(name)
+        for item in value or () if is_array else (value,):
+            if item is not None and nested is not None:
+                found = _misfit(nested, item)
+            else:
+                found = _beyond(name, item, _BITS.get(kafka_type, 0))
+            if found is not None:
+                return found
+    return None
+
+
+def _beyond(name: str, value: object, bits: int) -> str | None:
+    least = -1 << bits - 1 if bits else 0
+    if not bits or not isinstance(value, int) or least <= value < -least:
+        return None
+    return f"{name.replace('_', ' ')} {value}: allowed is a whole number from {least} to {-least - 1}"
+
+
 # --- what is read ----------------------------------------------------------------------------------------------------------
 
 

@@ -12,9 +12,10 @@ from typing import Any
 import click
 
 from kraftlite.cli.compat import clients
-from kraftlite.cli.compat.tool import Parser, ToolError, UsageError, addresses, key_values, read_properties
+from kraftlite.cli.compat.tool import Parser, ToolError, UsageError, addresses, key_values, read_properties, whole
 from kraftlite.cli.transaction_records import formatted
 from kraftlite.model.errors import ApiError
+from kraftlite.model.limits import MAX_INT64
 
 _FORMATTER = "org.apache.kafka.tools.consumer.DefaultMessageFormatter"
 _TRANSACTIONS = "org.apache.kafka.tools.consumer.TransactionLogMessageFormatter"
@@ -39,7 +40,7 @@ def _parser() -> Parser:
     ):
         parser.add_argument(f"--{name}")
     for name in ("partition", "max-messages", "timeout-ms"):
-        parser.add_argument(f"--{name}", type=int)
+        parser.add_argument(f"--{name}", type=whole(32))
     for name in ("from-beginning", "skip-message-on-error", "enable-systest-events"):
         parser.add_argument(f"--{name}", action="store_true")
     for name in ("property", "formatter-property", "consumer-property", "command-property"):
@@ -100,7 +101,7 @@ def _begin(options: argparse.Namespace) -> int:
     text = options.offset or ("earliest" if options.from_beginning else "latest")
     if text in ("earliest", "latest"):
         return int(OFFSET_BEGINNING if text == "earliest" else OFFSET_END)
-    if not text.isdigit():
+    if not (text.isascii() and text.isdecimal() and int(text) <= MAX_INT64):
         raise UsageError(
             f"The provided offset value '{text}' is incorrect. Valid values are 'earliest', 'latest', or a non-negative long."
         )

@@ -5,11 +5,12 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import click
 
 from kraftlite.cli.compat.tool import Parser, UsageError, cluster_of, exactly_one, java_exception
+from kraftlite.cli.groups import KINDS, STATES
 from kraftlite.cli.target import Target
 from kraftlite.client.errors import RequestRefused
 from kraftlite.model.errors import ErrorCode
@@ -120,11 +121,18 @@ def _invoke(module: str, name: str, arguments: list[str], cluster: ClusterClient
 _Command = tuple[str, str, list[str]]
 
 
+_FILTERS: Final = {"state": STATES[:-1], "type": KINDS[:2]}
+
+
 def _list(options: argparse.Namespace) -> _Command:
     arguments = []
     for name in ("state", "type"):
         value = getattr(options, name)
         if value is not None:
+            unknown = {one.strip().lower() for one in value.split(",")} - {one.lower() for one in _FILTERS[name]}
+            if value and unknown:
+                what = "state list" if name == "state" else "types list"
+                raise UsageError(f"Invalid {what} '{value}'. Valid {name}s are: {', '.join(_FILTERS[name])}")
             arguments.append(f"--{name}={value}" if value else f"--{name}")
     return "groups", "list_groups_command", arguments
 

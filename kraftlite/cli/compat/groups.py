@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import click
 
 from kraftlite.cli.compat.tool import Parser, UsageError, cluster_of
+from kraftlite.cli.groups import KINDS
 from kraftlite.client.cluster import check
 
 
@@ -22,12 +23,14 @@ def run(arguments: Sequence[str]) -> int:
         raise UsageError("Command must include exactly one action: --list.")
     if options.consumer + options.share + options.streams + bool(options.group_type) > 1:
         raise UsageError("Only one of --consumer, --share, --streams and --group-type may be given")
+    wanted = (options.group_type or "").capitalize()
+    if wanted not in ("", *KINDS):
+        raise UsageError("--group-type must be a valid group type.")
     cluster = cluster_of(options)
     rows = []
     for node in cluster.brokers():
         answer = check(cluster.call(16, 5, {"states_filter": [], "types_filter": []}, broker=node))
         rows += [(str(one.group_id), str(one.group_type).capitalize(), str(one.protocol_type)) for one in answer.groups]
-    wanted = (options.group_type or "").capitalize()
     shown = [
         row
         for row in sorted(rows)

@@ -67,6 +67,19 @@ class Parser(argparse.ArgumentParser):
         self.add_argument(CONFIG_OPTION, metavar="FILE", default=default, help="Properties of the client.")
 
 
+def whole(bits: int) -> Callable[[str], int]:
+    """The type of an option that is a whole number of so many bits, as Java's Short, Integer and Long are."""
+
+    def read(text: str) -> int:
+        value = int(text)
+        if not -1 << bits - 1 <= value < 1 << bits - 1:
+            raise argparse.ArgumentTypeError(f"{text}: allowed is a whole number of {bits} bits")
+        return value
+
+    read.__name__ = "int"  # argparse's word for what is no number
+    return read
+
+
 def kafka_version() -> str:
     return f"4.1.0 (kraftlite {__version__})"
 

@@ -8,10 +8,12 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from kraftlite.cli.compat.tool import Parser, UsageError, cluster_of, java_exception
+from kraftlite.cli.compat.tool import Parser, UsageError, cluster_of, java_exception, whole
+from kraftlite.cli.error_texts import TEXTS
 from kraftlite.cli.transaction_view import (
     DEFAULT_MAX_TIMEOUT_MIN,
     MINUTE_MS,
+    NoSuchTopic,
     NoSuchTransaction,
     abort_at,
     hanging,
@@ -52,20 +54,22 @@ def parser() -> Parser:
     found.connection()
     actions = found.add_subparsers(dest="command", metavar="COMMAND")
     command = {name: actions.add_parser(name, tool=f"kafka-transactions {name}") for name in COMMANDS}
-    command["list"].add_argument("--duration-filter", type=int, help="only those that run for longer, in milliseconds")
+    command["list"].add_argument("--duration-filter", type=whole(64), help="only those that run for longer, in milliseconds")
     command["list"].add_argument("--transactional-id-pattern", help="only ids that match as a whole")
     command["describe"].add_argument("--transactional-id", required=True)
     for name in ("describe-producers", "abort"):
         command[name].add_argument("--topic", required=True)
-        command[name].add_argument("--partition", type=int, required=True)
+        command[name].add_argument("--partition", type=whole(32), required=True)
     for name in ("describe-producers", "find-hanging"):
-        command[name].add_argument("--broker-id", type=int)
-    command["abort"].add_argument("--start-offset", type=int)
-    for name in ("producer-id", "producer-epoch", "coordinator-epoch"):
-        command["abort"].add_argument(f"--{name}", type=int)
-    command["find-hanging"].add_argument("--max-transaction-timeout", type=int, default=DEFAULT_MAX_TIMEOUT_MIN, help="minutes")
+        command[name].add_argument("--broker-id", type=whole(32))
+    command["abort"].add_argument("--start-offset", type=whole(64))
+    for name, bits in (("producer-id", 64), ("producer-epoch", 16), ("coordinator-epoch", 32)):
+        command["abort"].add_argument(f"--{name}", type=whole(bits))
+    command["find-hanging"].add_argument(
+        "--max-transaction-timeout", type=whole(32), default=DEFAULT_MAX_TIMEOUT_MIN, help="minutes"
+    )
     command["find-hanging"].add_argument("--topic")
-    command["find-hanging"].add_argument("--partition", type=int)
+    command["find-hanging"].add_argument("--partition", type=whole(32))
     command["forceTerminateTransaction"].add_argument("--transactionalId", required=True)
     return found
 
@@ -234,7 +238,10 @@ def _find_hanging(options: argparse.Namespace, cluster: ClusterClient) -> None:
         raise Failed("The `find-hanging` command requires either --topic or --broker-id to limit the scope of the search")
     if partition is not None and topic is None:
         raise Failed("The --partition argument requires --topic to be provided")
-    wanted = partitions_of(cluster, topic, partition, broker)
+    try:
+        wanted = partitions_of(cluster, topic, partition, broker)
+    except NoSuchTopic:
+        raise _failed("Failed to describe 1 topics", TEXTS[ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]) from None
     try:
         since_ms = now_ms() - options.max_transaction_timeout * MINUTE_MS
         candidates = open_transactions(cluster, wanted, broker=broker, since_ms=since_ms)

@@ -221,17 +221,26 @@ class Group:
             return False
         if not self.members or self.state is GroupState.EMPTY:
             return True
-        return protocol_type == self.protocol_type and any(self._supported_by_all(protocol.name) for protocol in protocols)
+        if protocol_type != self.protocol_type:
+            return False
+        common = self._supported_by_all()
+        return any(protocol.name in common for protocol in protocols)
 
-    def _supported_by_all(self, name: str) -> bool:
-        return all(any(protocol.name == name for protocol in member.protocols) for member in self.members.values())
+    def _supported_by_all(self) -> set[str]:
+        """The names of the protocols that all members support, in one walk over them: a member may have a thousand."""
+        members = iter(self.members.values())
+        found = {protocol.name for protocol in next(members).protocols}
+        for member in members:
+            found.intersection_update([protocol.name for protocol in member.protocols])
+        return found
 
     def select_protocol(self) -> str:
         """Select the protocol by vote (CP-29): each member votes for the first of its protocols that all support. Ties go to
         the one voted first."""
         votes: Counter[str] = Counter()
+        common = self._supported_by_all()
         for member in self.members.values():
-            chosen = next((protocol.name for protocol in member.protocols if self._supported_by_all(protocol.name)), None)
+            chosen = next((protocol.name for protocol in member.protocols if protocol.name in common), None)
             assert chosen is not None, f"group {self.group_id} has no common protocol"
             votes[chosen] += 1
         return votes.most_common(1)[0][0]

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from heapq import heapify, heapreplace
 from typing import Final
 from uuid import UUID
 
@@ -122,25 +123,42 @@ def _share_equally(shares: _Shares) -> None:
 
 def _share_fairly(shares: _Shares) -> None:
     """Different choices: free partitions to whoever has least, those with few takers first; then moves while they even out."""
-    order = list(shares.members)
-    rank = {member: position for position, member in enumerate(order)}
-
-    def least(topic_id: UUID) -> str:
-        return min(shares.subscribers[topic_id], key=lambda member: (shares.load(member), rank[member]))
+    rank = {member: position for position, member in enumerate(shares.members)}
 
     def contested(place: Place) -> tuple[int, int]:
         return (len(shares.subscribers[place[0]]), place[1])
 
+    takers = {
+        topic_id: [(shares.load(member), rank[member], member) for member in members]
+        for topic_id, members in shares.subscribers.items()
+    }
+    for heap in takers.values():
+        heapify(heap)
     for place in sorted(shares.free(), key=contested):
-        shares.give(least(place[0]), place)
+        shares.give(_poorest(takers[place[0]], shares), place)
+    least: dict[UUID, str] = {}  # of each topic, until a partition moves
     moved = True
     while moved:
         moved = False
         for place in sorted(shares.places(), key=contested):
-            poorest = least(place[0])
+            if place[0] not in least:
+                least[place[0]] = min(shares.subscribers[place[0]], key=lambda member: (shares.load(member), rank[member]))
+            poorest = least[place[0]]
             if shares.load(shares.owner[place]) > shares.load(poorest) + 1:
                 shares.give(poorest, place)
+                least.clear()
                 moved = True
+
+
+def _poorest(heap: list[tuple[int, int, str]], shares: _Shares) -> str:
+    """Return the member that has least. Nobody loses anything meanwhile: an entry that is out of date is put right when it comes
+    up."""
+    while True:
+        load, rank, member = heap[0]
+        now = shares.load(member)
+        if now == load:
+            return member
+        heapreplace(heap, (now, rank, member))
 
 
 def range_(members: Subscribers, sizes: Sizes) -> dict[str, Parts]:

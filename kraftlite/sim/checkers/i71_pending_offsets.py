@@ -108,9 +108,9 @@ class PendingOffsetsKept(GroupChecker):
 def _pending(driver: GroupDriver) -> dict[Place, CommittedOffset | None]:
     """Return what memory has; None: a later record counts already."""
     found: dict[Place, CommittedOffset | None] = {}
-    for producer_id, by_group in driver.shard.offsets.pending._open.items():
-        for group_id, partitions in by_group.items():
-            found.update({(producer_id, group_id, tp): it.committed for tp, it in partitions.items()})
+    for group_id, partitions in driver.shard.offsets.pending._pending.items():
+        for tp, by_producer in partitions.items():
+            found.update({(producer_id, group_id, tp): it.committed for producer_id, it in by_producer.items()})
     return found
 
 

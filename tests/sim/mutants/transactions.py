@@ -249,13 +249,13 @@ def unstable_offset_told(patch: Patch) -> None:
 @mutant("plain-commit-overwritten", "a commit marker overwrites what was committed plainly behind it", expects=("71", "42", "44"))
 def plain_commit_overwritten(patch: Patch) -> None:
     """Redpanda 2026: the offsets of a group diverge from their log."""
-    patch.edit(PendingOffsets, "overtake", ("if found is not None and tp in found and found[tp].order < order:", "if False:"))
+    patch.edit(PendingOffsets, "overtake", ("if pending.order < order:", "if False:"))
 
 
 @mutant("tombstone-leaves-pending", "an offset that was deleted comes back with the marker", expects=("71", "42", "44"))
 def tombstone_leaves_pending(patch: Patch) -> None:
     """TG-06: memory has an offset that the log does not have."""
-    patch.edit(PendingOffsets, "drop", ("by_group.get(group_id, {}).pop(tp, None)", "pass"))
+    patch.edit(PendingOffsets, "drop", ("tuple(self._pending.get(group_id, {}).get(tp, ()))", "()"))
 
 
 @mutant("any-generation-commits", "an offset of a transaction is taken from any generation", expects=("TransactionsSeen",))

@@ -7,6 +7,7 @@ import json
 from collections.abc import Callable
 from pathlib import Path
 
+import click
 import pytest
 from click.testing import CliRunner, Result
 
@@ -276,3 +277,25 @@ def test_dq_22_the_voters_of_the_beginning_from_the_environment(run: Run, tmp_pa
     assert f"directory.id={ID}" in (tmp_path / "data" / "meta.properties").read_text()
     env["KAFKA_LOG_DIRS"] = str(tmp_path / "new")
     assert "Formatting metadata directory" in run("format", "--cluster-id", ID, "--no-initial-controllers", env=env).output
+
+
+@pytest.mark.parametrize(
+    ("feature", "told"),
+    [
+        ("x", "--feature x: allowed is name=level"),
+        ("=1", "--feature =1: allowed is name=level"),
+        ("transaction.version=x", "transaction.version=x: allowed is a level from 0 to 32767"),
+        ("transaction.version=\u00b2", "transaction.version=\u00b2: allowed is a level from 0 to 32767"),
+        ("transaction.version=-1", "transaction.version=-1: allowed is a level from 0 to 32767"),
+        ("transaction.version=40000", "transaction.version=40000: allowed is a level from 0 to 32767"),
+        ("transaction.version=9", "transaction.version=9: allowed is a level from 0 to 2"),
+        ("metadata.version=1.0", "Unknown metadata.version '1.0'"),
+    ],
+)
+def test_to_02_a_feature_that_is_none_is_refused_by_name(run: Run, config: Path, tmp_path: Path, feature: str, told: str) -> None:
+    result = run("format", "--config", config, "--cluster-id", ID, "--feature", feature)
+    assert result.exit_code != 0
+    error = result.exception if isinstance(result.exception, click.ClickException) else None
+    assert told in (result.output if error is None else error.format_message())
+    assert not isinstance(result.exception, ValueError)
+    assert not (tmp_path / "a").exists()

@@ -20,7 +20,7 @@ from kraftlite.client.errors import ClientError
 from kraftlite.client.kafka_client import KafkaClient
 from kraftlite.client.settings import ClientSettings
 from kraftlite.model.errors import ErrorCode
-from kraftlite.protocol.api_keys import API_VERSIONS, METADATA
+from kraftlite.protocol.api_keys import API_VERSIONS, DESCRIBE_PRODUCERS, METADATA
 from kraftlite.protocol.errors import ProtocolViolation
 from kraftlite.protocol.kio_codec import decode_response, encode_response
 
@@ -152,3 +152,19 @@ def test_errors_and_times_of_the_future_are_read() -> None:
     (found,) = decode_response(0, 9, frame).responses[0].partition_responses
     assert int(found.error_code) == ErrorCode.UNKNOWN_SERVER_ERROR
     assert found.log_append_time == 2**62
+
+
+def test_a_value_that_fits_into_no_request_is_named_and_nobody_is_asked_again() -> None:
+    with broker(b"", offered()) as port:
+        began = time.monotonic()
+        settings = ClientSettings(bootstrap=(f"127.0.0.1:{port}",))
+        connection = Connection(("127.0.0.1", port), settings, began + 30)
+        try:
+            with pytest.raises(
+                ClientError, match="partition indexes 1099511627776: allowed is a whole number from -2147"
+            ) as refused:
+                values = {"topics": [{"name": "a", "partition_indexes": [2**40]}]}
+                connection.ask(DESCRIBE_PRODUCERS, values, began + 30, version=0)
+        finally:
+            connection.close()
+    assert refused.value.code is ErrorCode.INVALID_REQUEST, "without one it would be asked again"

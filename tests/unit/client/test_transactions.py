@@ -11,6 +11,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from kraftlite.cli.compat import transactions as tool
+from kraftlite.cli.compat.tool import UsageError
 from kraftlite.cli.main import cli
 from kraftlite.cli.target import Target
 from kraftlite.client import transactions
@@ -370,6 +371,25 @@ def test_ta_07_the_search_has_bounds(run: Any) -> None:
     assert {broker for broker, _, _ in only.asked} == {2}
 
 
+def test_ta_07_a_topic_that_does_not_exist_is_no_topic_where_nothing_hangs(run: Any) -> None:
+    status, lines, said = run(hanging_cluster(), "find-hanging", "--topic", "nosuch")
+    assert (status, lines) == (1, [])
+    assert said == (
+        "Failed to describe 1 topics: This server does not host this topic-partition.. "
+        "Enable debug logging for additional detail.\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("option", "value"),
+    [("--producer-epoch", 2**15), ("--producer-id", 2**63), ("--coordinator-epoch", 2**31), ("--partition", "x")],
+)
+def test_ta_04_a_number_that_is_none_of_its_kind_is_refused_by_name(option: str, value: object) -> None:
+    given = {"--topic": "t", "--partition": 0, "--producer-id": 1, "--producer-epoch": 1, "--coordinator-epoch": 1, option: value}
+    with pytest.raises(UsageError, match=f"argument {option}: .*{value}"):
+        tool.parser().read(["abort", *(str(word) for pair in given.items() for word in pair)])
+
+
 def test_ta_04_force_terminate(run: Any) -> None:
     def answered(code: ErrorCode) -> Brokers:
         return Brokers({(1, k.INIT_PRODUCER_ID): [{"error_code": code, "producer_id": 7, "producer_epoch": 4}]})
@@ -400,3 +420,25 @@ def test_ta_04_own_commands_say_the_same() -> None:
     assert missing.exit_code == 1 and "no open transaction begins at offset 7 of t-0" in missing.output
     gone = own(hanging_cluster(state("x", error=E.TRANSACTIONAL_ID_NOT_FOUND)), "describe", "x")
     assert gone.exit_code == 1 and "TRANSACTIONAL_ID_NOT_FOUND" in gone.output
+
+
+def test_what_own_commands_do_not_know_they_refuse() -> None:
+    """A misspelt name is no answer that nothing is open, or that nothing hangs."""
+    cluster = hanging_cluster(state("x", ("t", 1), start_ms=5))
+    for arguments, told in (
+        (("list", "--state", "Nope"), "Nope"),
+        (("find-hanging", "--topic", "nosuch"), "Topic 'nosuch' does not exist as expected"),
+        (("find-hanging", "--broker", "88"), "broker 88 is not there; live brokers are 1"),
+    ):
+        refused = CliRunner().invoke(cli, ["transactions", *arguments], obj=Target(None, None, cluster))
+        assert refused.exit_code != 0, arguments
+        assert told in f"{refused.output} {refused.exception}", arguments
+    seen: list[Any] = []
+
+    def answer(values: Mapping[str, Any]) -> Mapping[str, Any]:
+        seen.append(values["state_filters"])
+        return listing()
+
+    cluster.answers[1, k.LIST_TRANSACTIONS][:] = [answer]
+    assert own(cluster, "list", "--state", "ongoing").exit_code == 0
+    assert seen == [["Ongoing"]], "brokers know it by this name alone"

@@ -89,3 +89,21 @@ def test_a_schema_is_looked_up_once() -> None:
     kio_codec._request_schema.cache_clear()
     assert [kio_codec.is_flexible(26, version) for version in (2, 3, 2, 3)] == [False, True, False, True]
     assert kio_codec._request_schema.cache_info().misses == 2
+
+
+@pytest.mark.parametrize(
+    ("key", "values", "told"),
+    [
+        (66, {"producer_id_filters": [1, 2**63]}, f"producer id filters {2**63}: allowed is a whole number from"),
+        (66, {"duration_filter": -(2**63) - 1}, f"duration filter {-(2**63) - 1}: allowed is"),
+        (57, {"feature_updates": [{"max_version_level": 32_768}]}, "max version level 32768: allowed is"),
+        (61, {"topics": [{"name": "a", "partition_indexes": [2**31]}]}, f"partition indexes {2**31}: allowed is"),
+        (43, {"timeout": 2**31}, f"timeout {2**31}: allowed is"),
+        (66, {"producer_id_filters": [2**63 - 1, -(2**63)]}, None),
+        (3, {"topics": None}, None),
+    ],
+)
+def test_a_number_that_no_field_holds_is_named(key: int, values: dict[str, object], told: str | None) -> None:
+    found = kio_codec.misfit(key, {66: 1, 57: 2, 61: 0, 43: 2, 3: 12}[key], values)
+    assert (found is None) == (told is None), found
+    assert found is None or found.startswith(str(told))
