@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
 from bisect import bisect_right
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import ClassVar, Final
 
 from kraftlite.log.batch import parse_header
+from kraftlite.log.log import Log
 from kraftlite.model.ids import NodeId
 from kraftlite.model.topic_partition import TopicIdPartition, TopicPartition
 from kraftlite.runtime.trace import TraceEvent
@@ -21,11 +23,12 @@ from kraftlite.runtime.trace.log import (
 )
 from kraftlite.sim.checkers.base import World
 from kraftlite.sim.checkers.log_files import Rec, batches_in, files_of, running_log, stored, wall_ms
-from kraftlite.sim.checkers.replica_facts import ReplicaChecker
+from kraftlite.sim.checkers.replica_facts import ReplicaChecker, may_forget_producers
 from kraftlite.sim.checkers.replica_views import Batch, Truth
 from kraftlite.simhost.host import SimHost
 
 DAY_MS: Final = 86_400_000
+_THROTTLE: Final = "log.cleaner.io.max.bytes.per.second"
 
 
 @dataclass(slots=True)
@@ -88,7 +91,9 @@ class CompactionSound(ReplicaChecker):
     What is there is what was sent (key, value, time, headers), at its offset and in order. What is missing was superseded by a
     committed record of the same key, which the pass knew: below the HW and not in the active segment (LG-42); or it is a
     tombstone that an earlier pass has met, at least delete.retention.ms before, and nothing that it deleted is there any more
-    (LG-44). Nothing younger than min.compaction.lag.ms goes. Below the point that a pass has cleaned each key is there once.
+    (LG-44). Nothing younger than min.compaction.lag.ms goes. Below the point that a pass has cleaned each key is there once,
+    and of each producer that its log knows the last batch, if need be empty: a new replica knows the producer by that (LG-45).
+    When the faults are over nothing superseded stays in segments that began max.compaction.lag.ms ago, or earlier (LG-43).
     A start finds a log before or after, never half of a swap (LG-46). No log is uncleanable but for want of memory (LG-47).
     """
 
@@ -101,6 +106,8 @@ class CompactionSound(ReplicaChecker):
         self._keys: dict[TopicPartition, TopicIdPartition] = {}
         self._replicas: dict[tuple[NodeId, TopicIdPartition], Replica] = {}
         self._latest_ms: dict[NodeId, int] = {}
+        self._uncleanable: dict[tuple[NodeId, int, TopicPartition], None] = {}
+        """Node, its incarnation, and a log that it leaves alone."""
 
     def on_batch(self, truth: Truth, batch: Batch, raw: memoryview) -> None:
         if not truth.compacted and truth.tp.topic not in self.world.history.logs.topics:
@@ -127,6 +134,7 @@ class CompactionSound(ReplicaChecker):
             self._changed(node, event)
         elif kind is LogUncleanable:
             assert isinstance(event, LogUncleanable)
+            self._uncleanable[node.node_id, node.boots, event.tp] = None
             if "too small" not in event.reason and (node.node_id, event.tp) not in self.world.losses.damaged:
                 self.fail(f"{event.tp} on node {node.node_id} cannot be cleaned: {event.reason}")
 
@@ -135,6 +143,9 @@ class CompactionSound(ReplicaChecker):
         if log is not None and key is not None and log.topic_id == key.topic_id:
             hw = max(log.hw, self.facts.truth(key, tp).hw)  # a follower's may go back while a pass runs
             self._judge(node, key, log.directory, log.log_start_offset, log.leo, Pass(hw, log.active_base_offset, up_to))
+            truth = self.facts.truth(key, tp)
+            if up_to is not None and not self._excused(node, key, tp) and not may_forget_producers(self.world):
+                self._check_last_words(f"{tp} on node {node.node_id}", node, log, truth, up_to)
 
     def _changed(self, node: SimHost, event: LogOpened | LogTruncated | LogRestarted) -> None:
         key = self._keys.get(event.tp)
@@ -288,11 +299,63 @@ class CompactionSound(ReplicaChecker):
             if len(data) > most and len(list(batches_in(data))) > 1:
                 self.fail(f"{where} has segment {base} of {len(data)} bytes; segment.bytes never was above {most}")
 
+    def _check_last_words(self, where: str, node: SimHost, log: Log, truth: Truth, up_to: int) -> None:
+        last: dict[int, Batch] = {}
+        for batch in truth.known.values():
+            known = last.get(batch.producer_id)
+            if batch.producer_id >= 0 and (known is None or batch.base_offset > known.base_offset):
+                last[batch.producer_id] = batch
+        ends = {it.header.last_offset for _, data in files_of(node, log.directory) for it in batches_in(data)}
+        for producer_id in log.last_words():
+            word = last.get(producer_id)
+            if word is None or word.is_control or truth.by_base.get(word.base_offset) != word:
+                continue
+            if log.log_start_offset <= word.base_offset < up_to and word.next_offset - 1 not in ends:
+                self.fail(f"{where} was cleaned up to {up_to}, and {word}, the last of producer {producer_id}, is gone")
+
     def _least(self, topic: str, key: str, default: int) -> int:
         """The smallest value that this topic ever had, as far as the metadata log tells."""
         return min(self.facts.numbers_of.get((topic, key), ()), default=default)
 
     # --- at the end
+
+    def unsettled(self) -> str | None:
+        for node in self.world.cluster.brokers:
+            broker = None if node.node is None else node.node.broker
+            if broker is None or _THROTTLE in self.world.cluster.shape.config:
+                continue  # a pass may take as long as it likes
+            for log in broker.log_dirs.logs():
+                damaged = (node.node_id, log.tp) in self.world.losses.damaged
+                if log.tp.topic not in self.world.history.logs.topics or not log.config.compacted or damaged:
+                    continue
+                left = self._uncompacted(node, log)
+                if left is not None and (node.node_id, node.boots, log.tp) not in self._uncleanable:
+                    return left
+        return None
+
+    def _uncompacted(self, node: SimHost, log: Log) -> str | None:
+        """A record that a pass that is due would remove: another one of its key comes later, in a closed segment."""
+        config, now_ms = log.config, wall_ms(node)
+        files, bound = files_of(node, log.directory), min(log.hw, log.last_stable_offset)
+        last: dict[bytes, Rec] = {}
+        for (_, data), (end, _) in itertools.pairwise(files):
+            batches = list(batches_in(data))
+            newest = max((it.header.max_timestamp for it in batches), default=-1)
+            if end > bound or newest > now_ms - config.min_compaction_lag_ms:
+                return None
+            began_ms = batches[0].header.max_timestamp if batches else -1
+            is_due = 0 < began_ms < now_ms - config.max_compaction_lag_ms
+            for it in (it for batch in batches for it in batch.records if it.offset >= log.log_start_offset):
+                if it.key is None:
+                    continue
+                before = last.get(it.key)
+                if before is not None and is_due:
+                    return (
+                        f"{log.tp} on node {node.node_id} has both {before} and {it}, in a segment of {began_ms}; now is "
+                        f"{now_ms}, max.compaction.lag.ms is {config.max_compaction_lag_ms}"
+                    )
+                last[it.key] = it
+        return None
 
     def at_end(self) -> None:
         """Whatever a producer was told to be there has the content that was sent (LG-11)."""

@@ -16,7 +16,8 @@ from kraftlite.simhost.host import SimHost
 class RetentionAllowed(Checker):
     """A segment that goes lies below the log start; or it lies below the HW, the topic's policy deletes, and what is left has at
     least retention.bytes, or nothing in it is younger than retention.ms (LG-36, LG-37, LG-39). Sizes and times are taken from the
-    files. The active segment stays. When the faults are over, no segment stays that retention lets go of (LG-48)."""
+    files. The active segment stays. When the faults are over, no segment stays that retention lets go of, nor what is in the
+    active one when all of it is too old (LG-37, LG-48)."""
 
     numbers: ClassVar[tuple[int, ...]] = (46,)
 
@@ -76,10 +77,11 @@ class RetentionAllowed(Checker):
         if log is None:
             return None
         files, config = files_of(node, log.directory), log.config
-        if len(files) < 2 or files[1][0] > log.hw:
+        alone = len(files) == 1
+        if not files or (alone and not files[0][1]) or (log.leo if alone else files[1][0]) > log.hw:
             return None
         where = f"{tp} on node {node.node_id} still has segment {files[0][0]}"
-        if files[1][0] <= log.log_start_offset:
+        if not alone and files[1][0] <= log.log_start_offset:
             return f"{where}; the log starts at {log.log_start_offset}"
         if "delete" not in config.cleanup_policy:
             return None

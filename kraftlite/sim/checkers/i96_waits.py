@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar, Final
 
+from kraftlite.broker.lifecycle_core import BrokerState
 from kraftlite.log.batch import HEADER_BYTES, parse_header
 from kraftlite.model.limits import RAFT_FETCH_MAX_WAIT_MS
 from kraftlite.model.messages.methods import ADD_VOTER, RAFT_FETCH, REMOVE_VOTER, REPLICA_FETCH
@@ -12,6 +13,7 @@ from kraftlite.model.messages.raft import AddVoterRequest, RaftFetchRequest, Rem
 from kraftlite.model.messages.replica import ReplicaFetchRequest
 from kraftlite.sim.checkers.base import Checker, World
 from kraftlite.sim.service import FETCH, PRODUCE, FetchAsk, ProduceAsk
+from kraftlite.sim.services.admin import TENANT_PRODUCE, TENANT_TIMEOUT_MS, TenantAsk
 from kraftlite.sim.services.logs import DELETE_RECORDS, DeleteAsk
 from kraftlite.simhost.host import SimHost
 from kraftlite.simhost.network import AnyExchange
@@ -29,6 +31,8 @@ class _Wait:
     boots: int
     since_us: int
     limit_ms: int
+    lost_us: int = 0
+    """For how long, in time that counts, its replica has not led here: removed, offline, or the follower of another one."""
 
 
 class WaitsEnd(Checker):
@@ -37,11 +41,13 @@ class WaitsEnd(Checker):
     voters after `controller.quorum.request.timeout.ms`, also by a leader that has ceased to lead. The time counts in which the
     node runs: not while it is paused or its processor is slow.
 
+    A produce does not wait for that where its replica leads no more: it is answered then (RP-09).
+
     A batch of a transaction may wait for its coordinator before it is appended, and is left out.
     """
 
     numbers: ClassVar[tuple[int, ...]] = (96,)
-    only_methods = (FETCH, PRODUCE, REPLICA_FETCH, RAFT_FETCH, ADD_VOTER, REMOVE_VOTER, DELETE_RECORDS)
+    only_methods = (FETCH, PRODUCE, REPLICA_FETCH, RAFT_FETCH, ADD_VOTER, REMOVE_VOTER, DELETE_RECORDS, TENANT_PRODUCE)
 
     def __init__(self, world: World) -> None:
         super().__init__(world)
@@ -78,8 +84,22 @@ class WaitsEnd(Checker):
                         f"node {node.node_id} has not answered {exchange.method} of {exchange.source}, which may wait for "
                         f"{wait.limit_ms} ms, for {(now_us - wait.since_us) // 1000} ms: {exchange.request}"
                     )
+                if isinstance(exchange.request, ProduceAsk | TenantAsk):
+                    self._check_led(node, exchange.request, wait, passed_us)
         for exchange in over:
             del self._waits[exchange]
+
+    def _check_led(self, node: SimHost, ask: ProduceAsk | TenantAsk, wait: _Wait, passed_us: int) -> None:
+        broker = None if node.node is None else node.node.broker
+        partition = None if broker is None else broker.replicas.partition(ask.tp)
+        ends = broker is None or not node.started or broker.lifecycle.state is BrokerState.SHUTTING_DOWN
+        if ends or (partition is not None and partition.is_leader):
+            wait.lost_us = 0
+            return
+        wait.lost_us += passed_us
+        if wait.lost_us * (1_000_000 + node.slowest_ppm) > PATIENCE_MS * 1_000 * 1_000_000:
+            lost_ms = wait.lost_us // 1000
+            self.fail(f"node {node.node_id} has led {ask.tp} no more for {lost_ms} ms, and a produce waits there still")
 
 
 def _limit_ms(exchange: AnyExchange, node: SimHost) -> int | None:
@@ -93,6 +113,8 @@ def _limit_ms(exchange: AnyExchange, node: SimHost) -> int | None:
         return max(request.max_wait_ms, 0)
     if isinstance(request, DeleteAsk):
         return max(request.timeout_ms, 0)
+    if isinstance(request, TenantAsk):
+        return None if request.batch is None else TENANT_TIMEOUT_MS
     if (
         not isinstance(request, ProduceAsk)
         or request.acks != -1

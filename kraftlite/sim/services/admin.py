@@ -90,6 +90,7 @@ class TenantAsk:
     offset: int = 0
 
 
+TENANT_TIMEOUT_MS: Final = 1_500
 CHANGE: Final = Method("Client", "AdminChange", ChangeAsk, ChangeAnswer)
 DESCRIBE: Final = Method("Client", "AdminDescribe", DescribeAsk, DescribeAnswer)
 TENANT_PRODUCE: Final = Method("Client", "TenantProduce", TenantAsk, ProduceResult)
@@ -166,7 +167,9 @@ def routes(node: Node) -> Handlers:
         assert ask.batch is not None
         name = ask.tp.topic if ask.topic_id is None else None
         item = ProduceItem(name, ask.topic_id, ask.tp.partition, memoryview(bytearray(ask.batch)))
-        call = ProduceCall(acks=-1, timeout_ms=1_500, transactional_id=None, client_id=None, zstd_allowed=True, items=[item])
+        call = ProduceCall(
+            acks=-1, timeout_ms=TENANT_TIMEOUT_MS, transactional_id=None, client_id=None, zstd_allowed=True, items=[item]
+        )
         produce(ctx, call, lambda results: None if done.done() else done.set_result(results[0]))
         return await done
 

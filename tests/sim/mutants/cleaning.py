@@ -10,6 +10,7 @@ from kraftlite.broker.log_dirs_loading import LogLoader
 from kraftlite.broker.publisher import BrokerMetadataPublisher
 from kraftlite.log import batch, cleaner, compaction, reads, recovery, retention
 from kraftlite.log.cleaned import CleanedSegment
+from kraftlite.log.compaction import BatchFilter
 from kraftlite.log.epochs import LeaderEpochCache
 from kraftlite.log.segment import Segment
 from kraftlite.model.topic_partition import TopicPartition
@@ -19,10 +20,10 @@ from kraftlite.sim import damage, schedule, start_faults
 from kraftlite.sim.fault_plan import FaultPlan
 from kraftlite.sim.shape import Shape
 from kraftlite.sim.targets import node_ids
-from kraftlite.sim.workloads import deletions
+from kraftlite.sim.workloads import deletions, logs
 from kraftlite.simhost.disk import MemDisk
 from tests.sim.mutants.catalog import mutant
-from tests.sim.mutants.lenses import together
+from tests.sim.mutants.lenses import configured, together
 from tests.sim.mutants.patching import Patch
 
 
@@ -301,3 +302,29 @@ def foreign_segment_kept(patch: Patch) -> None:
 def compacted_beyond_segment_bytes(patch: Patch) -> None:
     """LG-42: a segment that is as large as the log is copied whole by each pass from then on."""
     patch.edit(cleaner.Cleaning, "groups", ("and size + source.size <= self._config.segment_bytes", ""))
+
+
+def late_only(patch: Patch) -> None:
+    """Every compacted topic is compacted because records are superseded for long, and never because they are many."""
+    drawn = {**logs.COMPACTION, "min.cleanable.dirty.ratio": ("1.0",), "max.compaction.lag.ms": ("1000", "4000")}
+    patch.set(logs, "COMPACTION", drawn)
+    configured(log_cleaner_io_buffer_load_factor="0.9")(patch)
+
+
+@mutant("superseded-stays-for-ever", "max.compaction.lag.ms makes no compaction due", expects=("45",), lens=late_only)
+def superseded_stays_for_ever(patch: Patch) -> None:
+    """LG-43; KIP-354: what was to be forgotten after a day is there until enough else is written."""
+    rule = "overdue=earliest_ms is not None and"
+    patch.edit(cleaner, "look", (rule, "overdue=False and earliest_ms is not None and"), also=(log_cleaner,))
+
+
+@mutant("last-word-dropped", "compaction drops the last batch of a producer when it has no records left", expects=("45",))
+def last_word_dropped(patch: Patch) -> None:
+    """LG-45; KAFKA-5793's neighbours: a replica that is made anew takes a copy of that batch for a new one."""
+    patch.edit(BatchFilter, "_is_last_word", ("return header.last_offset == word.data_offset", "return False"))
+
+
+@mutant("expired-active-stays", "what is too old stays while it is in the active segment", expects=("46",))
+def expired_active_stays(patch: Patch) -> None:
+    """LG-37: a topic to which nobody writes any more keeps its last records for ever."""
+    patch.edit(retention, "_delete_while", ("        if last:\n            log.roll()", "        if last:\n            break"))

@@ -14,7 +14,13 @@ from kraftlite.sim.workloads import directories as workload
 from tests.sim.mutants.catalog import mutant
 from tests.sim.mutants.lenses import configured, playing, together, tuned
 from tests.sim.mutants.patching import Patch
-from tests.sim.mutants.scenes import deaf_controllers, failing_places, failing_while_fenced, lonely_leaders
+from tests.sim.mutants.scenes import (
+    deaf_controllers,
+    failing_places,
+    failing_under_produces,
+    failing_while_fenced,
+    lonely_leaders,
+)
 
 
 @mutant(
@@ -124,3 +130,14 @@ def moved_log_forgets_its_hw(patch: Patch) -> None:
 def placed_in_the_first_directory(patch: Patch) -> None:
     """JB-03: the broker knows which of them has room; that directory fills up."""
     patch.edit(ClusterControl, "first_directory", ("known[0] if len(known) == 1 else UNASSIGNED_DIR", "known[0]"))
+
+
+@mutant(
+    "failed-directory-answers-nobody",
+    "a produce that waits where a directory fails is not answered before its time is over",
+    expects=("96", "SelfCheck"),
+    lens=playing(failing_under_produces, pause_ms=1_000),
+)
+def failed_directory_answers_nobody(patch: Patch) -> None:
+    """RP-09: its producer stands still for its whole timeout, and then hears nothing of where to go."""
+    patch.edit(Partition, "go_offline", ("self.fail_waiting(ErrorCode.KAFKA_STORAGE_ERROR)", "pass"))

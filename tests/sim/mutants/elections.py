@@ -19,8 +19,9 @@ from kraftlite.sim.fault_plan import FaultPlan
 from kraftlite.sim.scenes import contested_election, deposed_leader
 from kraftlite.sim.shape import Shape
 from tests.sim.mutants.catalog import mutant
-from tests.sim.mutants.lenses import configured, playing
+from tests.sim.mutants.lenses import configured, playing, together
 from tests.sim.mutants.patching import Patch
+from tests.sim.mutants.scenes import small_sides
 
 
 def _idle_and_hasty(patch: Patch) -> None:
@@ -154,3 +155,18 @@ def fetch_outlasts_its_request(patch: Patch) -> None:
 def vote_taken_along(patch: Patch) -> None:
     """RF-02: the vote would be granted once more in an epoch that has a leader already."""
     patch.edit(RaftContext, "become_follower", ("election.voted if epoch == election.epoch else None", "election.voted"))
+
+
+@mutant(
+    "one-fetcher-is-enough",
+    "who has heard a majority once goes on leading as long as any voter fetches",
+    expects=("CheckQuorum",),
+    shape="5+5",
+    lens=together(
+        configured(controller_quorum_fetch_timeout_ms="1000", controller_quorum_election_timeout_ms="500"),
+        playing(small_sides, pause_ms=1_500),
+    ),
+)
+def one_fetcher_is_enough(patch: Patch) -> None:
+    """RF-18: the voters that have fetched are counted over all time. With three voters one is a majority, and nobody sees it."""
+    patch.edit(Leadership, "note_contact", ("leader.fetched_voters.clear()", "pass"))

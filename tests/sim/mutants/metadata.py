@@ -5,11 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 from kraftlite.broker.publisher import BrokerMetadataPublisher
+from kraftlite.metadata.batch_loader import BatchLoader
 from kraftlite.metadata.delta import MetadataDelta
 from kraftlite.metadata.image import ProducerIdsImage
 from kraftlite.metadata.loader import MetadataLoader
 from kraftlite.metadata.registrations import PartitionRegistration
 from tests.sim.mutants.catalog import mutant
+from tests.sim.mutants.lenses import configured
 from tests.sim.mutants.patching import Patch
 
 
@@ -68,3 +70,15 @@ def leader_epoch_not_raised(patch: Patch) -> None:
     """KIP-101. KAFKA-15021 discusses when the epoch may stay the same; with a new leader never."""
     rule = "leader, leader_epoch = change.leader, leader_epoch + 1"
     patch.edit(PartitionRegistration, "merge", (rule, "leader = change.leader"))
+
+
+@mutant(
+    "snapshot-of-an-earlier-epoch",
+    "a metadata snapshot has the epoch in which its node has read its first record",
+    expects=("11",),
+    lens=configured(metadata_log_max_record_bytes_between_snapshots="1000"),
+)
+def snapshot_of_an_earlier_epoch(patch: Patch) -> None:
+    """KIP-630: a follower that begins with the snapshot ends in that epoch, and its leader finds that their logs part there."""
+    rule = "last_contained_epoch=self._epoch"
+    patch.edit(BatchLoader, "_emit", (rule, "last_contained_epoch=max(self.image.provenance.last_contained_epoch, 1)"))

@@ -5,12 +5,14 @@ from __future__ import annotations
 from kraftlite.controller import reassignment_control
 from kraftlite.controller.election_control import ElectionControl
 from kraftlite.controller.reassignment_control import ReassignmentControl
+from kraftlite.replication.partition import Partition
 from kraftlite.sim.elr_scenes import one_after_another
 from kraftlite.sim.workloads import moves as workload
 from tests.sim.mutants.catalog import mutant
 from tests.sim.mutants.elr import of_all_replicas
 from tests.sim.mutants.lenses import playing, together
 from tests.sim.mutants.patching import Patch
+from tests.sim.mutants.scenes import parted_replicas
 
 
 def moves_that_are_stranded(patch: Patch) -> None:
@@ -62,3 +64,14 @@ def unregistered_stays_eligible(patch: Patch) -> None:
     """EL-05: it will not come back, or with another disk, and is waited for or elected."""
     rule = "yield from self.broker_lost(broker_id, records)"
     patch.edit(ElectionControl, "unregister", (rule, "yield from self.broker_leaves(broker_id, records)"))
+
+
+@mutant(
+    "removed-replica-answers-nobody",
+    "a produce that waits at a replica that is removed is not answered before its time is over",
+    expects=("96",),
+    lens=playing(parted_replicas, pause_ms=300),
+)
+def removed_replica_answers_nobody(patch: Patch) -> None:
+    """RP-09: the topic was deleted, or has moved away, and its producers wait on."""
+    patch.edit(Partition, "remove", ("self.fail_waiting(ErrorCode.NOT_LEADER_OR_FOLLOWER)", "pass"))

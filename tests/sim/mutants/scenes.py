@@ -99,3 +99,25 @@ def failing_places(rng: random.Random, shape: Shape, at_ms: int) -> Sequence[Fau
         FaultPlan(at_ms=at_ms, kind="stop", target=broker, for_ms=rng.randint(50, 200)),
         FaultPlan(at_ms=at_ms + 300, kind="dir-no-inodes", target=broker, for_ms=for_ms, amount=rng.randint(1, 2)),
     )
+
+
+def parted_replicas(rng: random.Random, shape: Shape, at_ms: int) -> Sequence[FaultPlan]:
+    """Brokers hear the controllers and not each other, for less than anybody is put out of an ISR: produces wait."""
+    for_ms = rng.randint(1_000, 2_500)
+    brokers = [it for it in node_ids(shape, "broker") if it not in node_ids(shape, "controller")]
+    return [FaultPlan(at_ms=at_ms, kind="cut", target=a, other=b, for_ms=for_ms) for a, b in itertools.combinations(brokers, 2)]
+
+
+def failing_under_produces(rng: random.Random, shape: Shape, at_ms: int) -> Sequence[FaultPlan]:
+    """A directory fails while produces wait there."""
+    parted = parted_replicas(rng, shape, at_ms)
+    broker, fails_ms = rng.choice(node_ids(shape, "broker")), at_ms + rng.randint(50, 600)
+    return [*parted, FaultPlan(at_ms=fails_ms, kind="dir-error", target=broker, for_ms=1_500, amount=rng.randint(1, 2))]
+
+
+def small_sides(rng: random.Random, shape: Shape, at_ms: int) -> Sequence[FaultPlan]:
+    """Two of five controllers are parted from all others, for much longer than a leader that is among them may lead on."""
+    fetch_ms = period_ms(shape, "controller.quorum.fetch.timeout.ms", 2_000)
+    apart = rng.sample(node_ids(shape, "controller"), 2)
+    bits = sum(1 << int(it) for it in apart)
+    return (FaultPlan(at_ms=at_ms, kind="split", for_ms=4 * fetch_ms + rng.randint(500, 1_500), amount=bits),)

@@ -9,7 +9,7 @@ from typing import Any, cast
 
 import pytest
 
-from kraftlite.log.batch import Record, build_batch
+from kraftlite.log.batch import Record, build_batch, iter_batches
 from kraftlite.log.control import EndTxnMarker, control_batch
 from kraftlite.log.log import Log
 from kraftlite.model.errors import ErrorCode
@@ -145,6 +145,37 @@ def a_compacted_segment_is_not_durable(cluster: Keyed) -> None:
 def a_log_cannot_be_cleaned(cluster: Keyed) -> None:
     cluster.rolled._ctx.tracer.emit(LogUncleanable(tp=TP, reason="no batch at byte 7"))
     cluster.go(1)
+
+
+@CASES.breaks(CompactionSound, "the last of producer 7, is gone")
+def the_last_batch_of_a_producer_is_gone(cluster: Keyed) -> None:
+    other = build_batch(
+        [Record(key=b"k", value=b"v3")], timestamp_ms=1_700_000_000_003, producer_id=8, producer_epoch=0, base_sequence=0
+    )
+    cluster.produce(batch=bytes(other))
+    cluster.until(lambda: cluster.log(cluster.leader).hw == 4)
+    log = cluster.rolled
+    path = log.segments[0].path
+    *_, (_, last) = iter_batches(cluster.leader.disk.read_file(path))
+    cluster.leader.disk.write_file_atomically(path, bytes(last))
+    log._ctx.tracer.emit(
+        LogCleaned(tp=TP, first_dirty=0, up_to=4, keys=1, bytes_before=1, bytes_after=1, segments_before=1, segments_after=1)
+    )
+    cluster.go(1)
+
+
+@CASES.breaks(CompactionSound, r"has both 0@0 .* and 1@0 .*; now is \d+, max.compaction.lag.ms is 5")
+def a_compaction_that_is_due_is_not_done(cluster: Keyed) -> None:
+    log = cluster.rolled
+    log.update_config(replace(log.config, cleanup_policy=("compact",), max_compaction_lag_ms=5))
+    cluster.settle()
+
+
+@CASES.breaks(RetentionAllowed, "still has segment 0; its newest record is older than retention.ms=0")
+def the_active_segment_stays_though_all_of_it_is_too_old(cluster: Keyed) -> None:
+    log = cluster.log(cluster.leader)
+    log.update_config(replace(log.config, retention_ms=0))
+    cluster.settle()
 
 
 @CASES.breaks(RetentionAllowed, "retention.bytes is -1")

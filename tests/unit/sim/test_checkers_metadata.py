@@ -23,6 +23,7 @@ from kraftlite.model.messages.controller import (
 )
 from kraftlite.model.messages.methods import ALLOCATE_PRODUCER_IDS, ALTER_PARTITION, REGISTER_BROKER
 from kraftlite.raft.states import Candidate, Leader
+from kraftlite.runtime.trace.metadata import SnapshotFailed
 from kraftlite.sim.checkers.base import CheckerFactory
 from kraftlite.sim.checkers.catalog_membership import MEMBERSHIP
 from kraftlite.sim.checkers.catalog_metadata import RAFT_AND_METADATA
@@ -259,6 +260,12 @@ def a_leader_that_nobody_hears(cluster: WatchedCluster) -> None:
 def a_log_start_without_a_snapshot(cluster: WatchedCluster) -> None:
     cluster.core(cluster.follower_ids()[0]).metalog.log._ctx.log_start_offset = 2
     cluster.go(600)
+
+
+@CASES.breaks(SnapshotAtLogStart, r"cannot write a snapshot up to 2 in epoch 99 \(refused\)")
+def a_snapshot_that_no_log_takes(cluster: WatchedCluster) -> None:
+    cluster.core(cluster.leader_id())._ctx.tracer.emit(SnapshotFailed(end_offset=2, epoch=99, error="refused"))
+    cluster.go(100)
 
 
 @CASES.breaks(ValueVerdict, "at this offset is committed nothing")

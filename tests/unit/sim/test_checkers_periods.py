@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from kraftlite.model.ids import Endpoint
 from kraftlite.model.messages.methods import REPLICA_FETCH
 from kraftlite.replication.partition import PartitionEnv
 from kraftlite.sim.checkers.base import CheckerFactory
@@ -17,8 +18,9 @@ from kraftlite.sim.checkers.isr_lag import IsrLag
 from kraftlite.sim.checkers.isr_shrinks import ShrinksDeserved
 from kraftlite.sim.checkers.producer_state import ProducerStateKept
 from kraftlite.sim.checkers.replica_facts import may_forget_producers
+from kraftlite.sim.service import PRODUCE, ProduceAsk
 from kraftlite.sim.shape import NAMED
-from tests.harness.orders_cluster import Orders, orders
+from tests.harness.orders_cluster import TP, Orders, orders
 from tests.harness.violations import Cases, assert_found
 
 CASES: Cases[Orders] = Cases()
@@ -78,6 +80,18 @@ def a_leader_whose_timers_never_come(cluster: Orders) -> None:
     deaf = SimpleNamespace(now_ms=clock.now_ms, now_us=clock.now_us, call_later=lambda *_: SimpleNamespace(cancel=lambda: None))
     object.__setattr__(node.broker.replicas._service, "_clock", deaf)
     cluster.go(8_000)
+
+
+@CASES.breaks(WaitsEnd, r"node \d has led orders-0 no more for \d+ ms, and a produce waits there still")
+def a_replica_that_goes_without_a_word(cluster: Orders) -> None:
+    partition = cluster.partition(cluster.leader)
+    object.__setattr__(partition, "fail_waiting", lambda error: None)
+    cluster.only_leader_writes()
+    ask = ProduceAsk(TP, -1, 3_000, cluster.batch())
+    cluster.loop.create_task(cluster.client.call(Endpoint(f"n{cluster.leader.node_id}", 9092), PRODUCE, ask, 4_000))
+    cluster.go(200)
+    partition.go_offline("a test")
+    cluster.go(2_000)
 
 
 @pytest.mark.parametrize(("checker", "violate", "words"), CASES, ids=CASES.ids)
