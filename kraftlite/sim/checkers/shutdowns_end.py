@@ -19,7 +19,8 @@ _Office = tuple[tuple[NodeId, int], int | None]
 class ShutdownsEnd(MetadataChecker):
     """A controller that has answered a heartbeat of a broker in controlled shutdown answers the next one by letting it go, if the
     broker leads nothing by then, and if all other brokers that are alive, and not on their way down themselves, have told it that
-    they are as far in the metadata log as was committed at that answer. It waits for nobody else."""
+    they are as far in the metadata log as was committed at that answer. It waits for nobody else. A new controller does not know
+    of those on their way down before it has answered them."""
 
     def __init__(self, world: World) -> None:
         super().__init__(world)
@@ -72,5 +73,6 @@ class ShutdownsEnd(MetadataChecker):
         return all(
             self._told.get((office, other_id, other.broker_epoch), -1) >= offset
             for other_id, other in core.state.cluster.brokers.items()
-            if other_id != broker_id and other.active
+            if other_id != broker_id and not other.fenced
+            if not other.in_controlled_shutdown or (office, other_id, other.broker_epoch) not in self._waits
         )
