@@ -9,6 +9,7 @@ from typing import Final
 
 from kraftlite.log.config import LogConfig
 from kraftlite.log.segment import INDEX_SUFFIX, LOG_SUFFIX, TIME_INDEX_SUFFIX, TXN_INDEX_SUFFIX, Segment, segment_path
+from kraftlite.log.stored import SegmentFile
 from kraftlite.runtime.ports import Disk
 
 CLEANED_SUFFIX: Final = ".cleaned"
@@ -28,6 +29,7 @@ class CleanedSegment(Segment):
         self._name_indexes()
         self.discard()  # what an attempt before this one may have left
         self._file = disk.open(self.path, create=True)
+        self._open = SegmentFile(self._file)
         self._distrust_indexes()
 
     @property

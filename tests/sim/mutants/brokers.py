@@ -134,4 +134,4 @@ def second_incarnation_in_a_session(patch: Patch) -> None:
 )
 def the_dead_hold_up_shutdowns(patch: Patch) -> None:
     """CM-08: KAFKA-14392's neighbourhood: a rolling restart stands still while a broker is down."""
-    patch.edit(HeartbeatManager, "lowest_active_offset", ("not state.fenced and ", ""))
+    patch.edit(HeartbeatManager, "lowest_active_offset", ("it.fenced or ", ""))

@@ -8,7 +8,7 @@ from kraftlite.broker import log_cleaner, log_dirs
 from kraftlite.broker.log_dirs import LogDirs
 from kraftlite.broker.log_dirs_loading import LogLoader
 from kraftlite.broker.publisher import BrokerMetadataPublisher
-from kraftlite.log import batch, cleaner, compaction, reads, recovery, retention
+from kraftlite.log import batch, cleaner, compaction, recovery, retention, seek
 from kraftlite.log.cleaned import CleanedSegment
 from kraftlite.log.compaction import BatchFilter
 from kraftlite.log.epochs import LeaderEpochCache
@@ -191,7 +191,7 @@ def time_index_off_by_one(patch: Patch) -> None:
 @mutant("later-than-the-time", "a lookup by time does not find a record of that very time", expects=("48",))
 def later_than_the_time(patch: Patch) -> None:
     """KIP-79: the first record whose timestamp is not earlier."""
-    patch.edit(reads, "_first_record", ("if when >= timestamp", "if when > timestamp"))
+    patch.edit(seek, "_scan", ("timestamp - 1", "timestamp"))
 
 
 @mutant(

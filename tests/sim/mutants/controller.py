@@ -108,7 +108,7 @@ def old_incarnation_joins_isr(patch: Patch) -> None:
 @mutant("election-ignores-fencing", "a fenced broker is as good a leader as any", expects=("19", "20", "SelfCheck"))
 def election_ignores_fencing(patch: Patch) -> None:
     """KAFKA-13944: a broker that was on its way out was elected; CM-14 says who may."""
-    rule = "broker_id == added or self._cluster.is_active(broker_id)"
+    rule = "broker_id == added or self._cluster.may_lead(broker_id)"
     patch.edit(ElectionControl, "_acceptable", (rule, "broker_id == added or broker_id in self._cluster.brokers"))
 
 

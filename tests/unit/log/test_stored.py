@@ -7,11 +7,14 @@ from uuid import UUID
 
 import pytest
 
+from kraftlite.log.batch import Record, build_batch, iter_records
 from kraftlite.log.config import LogConfig
 from kraftlite.log.log import AppendOrigin, Log, OpenLog
 from kraftlite.log.stored import RecordsGone, StoredRecords
 from kraftlite.model.topic_partition import TopicPartition
 from kraftlite.simhost.disk import MemDisk
+from tests.harness.cleaning import clean
+from tests.harness.log_support import open_log
 from tests.harness.wire_fakes import batch
 
 NOW_MS = 2_000_000_000_000
@@ -80,3 +83,16 @@ def test_an_io_error_is_told() -> None:
     with pytest.raises(OSError, match="I/O"):
         bytes(records)
     assert len(told) == 1
+
+
+def test_those_of_a_compacted_segment_are_there_before_its_file_was_opened_again() -> None:
+    disk = MemDisk()
+    log = open_log(disk, LogConfig(cleanup_policy=("compact",)))
+    for value in (b"first", b"second"):
+        made = build_batch([Record(b"k", value)], timestamp_ms=NOW_MS)
+        log.append_as_leader(bytearray(made), leader_epoch=0, origin=AppendOrigin.CLIENT, wall_ms=NOW_MS)
+    log.roll()
+    log.update_hw(log.leo)
+    clean(log, disk)
+    records = stored(log, 0)
+    assert [it.value for it in iter_records(bytes(records))] == [b"second"]
