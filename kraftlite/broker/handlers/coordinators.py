@@ -22,6 +22,7 @@ from kraftlite.metadata.image import TopicImage
 from kraftlite.model.errors import ApiError, ErrorCode, Fault
 from kraftlite.model.messages.controller import ConfigPair, CreatableTopic, CreateTopicsRequest
 from kraftlite.model.messages.methods import CREATE_TOPICS
+from kraftlite.model.topic_partition import TopicPartition
 from kraftlite.runtime.trace.wire import AutoTopicCreationFailed, AutoTopicCreationRequested
 
 GROUP: Final = 0
@@ -77,13 +78,7 @@ def _find(ctx: BrokerContext, listener: str, key_type: int, key: str) -> BrokerE
         name = OFFSETS_TOPIC
     else:
         raise ApiError(ErrorCode.INVALID_REQUEST, f"key type {key_type}: allowed are 0 (group) and 1 (transaction)")
-    topic = ctx.metadata.topic(name)
-    if topic is None:
-        if name not in ctx.topics_being_created:
-            _begin_to_create(
-                ctx, transaction_topic(ctx) if key_type == TRANSACTION else offsets_topic(group_coordinator(ctx).config)
-            )
-        raise ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"{name} is being created")
+    topic = _existing(ctx, name)
     index = _partition_of(ctx, key_type, key, topic)
     registration = topic.partitions.get(index)
     leader = None if registration is None or registration.leader is None else registration.leader
@@ -91,6 +86,23 @@ def _find(ctx: BrokerContext, listener: str, key_type: int, key: str) -> BrokerE
     if broker is None:
         raise ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"{name}-{index} has no leader that {listener} reaches")
     return broker
+
+
+def _existing(ctx: BrokerContext, name: str) -> TopicImage:
+    topic = ctx.metadata.topic(name)
+    if topic is None:
+        if name not in ctx.topics_being_created:
+            made = transaction_topic(ctx) if name == TRANSACTION_TOPIC else offsets_topic(group_coordinator(ctx).config)
+            _begin_to_create(ctx, made)
+        raise ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"{name} is being created")
+    return topic
+
+
+def offsets_partition(ctx: BrokerContext, group_id: str) -> TopicPartition:
+    """Return where the offsets of a group go. Raises ApiError(COORDINATOR_NOT_AVAILABLE) while this broker does not know
+    it; the topic is created then, if it is not there."""
+    _existing(ctx, OFFSETS_TOPIC)
+    return group_coordinator(ctx).partition_of(group_id)
 
 
 def _partition_of(ctx: BrokerContext, key_type: int, key: str, topic: TopicImage) -> int:

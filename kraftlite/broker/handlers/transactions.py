@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from kraftlite.broker.handlers.context import BrokerContext, Transactions
-from kraftlite.broker.handlers.coordinators import group_coordinator
+from kraftlite.broker.handlers.coordinators import offsets_partition
 from kraftlite.broker.metadata_cache import INTERNAL_TOPICS
 from kraftlite.coordinator.core.placement import TRANSACTION_TOPIC
 from kraftlite.coordinator.transactions.api import TransactionDescription, TransactionListing
@@ -74,10 +74,14 @@ async def add_partitions(
 
 
 async def add_offsets(ctx: BrokerContext, transactional_id: str, producer: Producer, group_id: str) -> None:
-    """Add the partition to which the offsets of a group go (TX-35). Raises ApiError."""
+    """Add the partition to which the offsets of a group go (TX-35). Raises ApiError.
+
+    Departs: Kafka adds one that it does not know. A broker whose metadata is late takes it for deleted when the transaction ends,
+    and its marker is never written.
+    """
     coordinator = coordinator_of(ctx, transactional_id)
-    partition = group_coordinator(ctx).partition_of(group_id)
-    await coordinator.add_partitions(transactional_id, producer, frozenset({partition}), version=OFFSETS_VERSION)
+    partition = frozenset({offsets_partition(ctx, group_id)})
+    await coordinator.add_partitions(transactional_id, producer, partition, version=OFFSETS_VERSION)
 
 
 async def end_transaction(
