@@ -37,8 +37,8 @@ class Deal:
     commit: bool | None = None
     marker_epoch: int | None = None
     complete: bool = False
-    there: frozenset[TopicIdPartition] = frozenset()
-    """Those of its partitions that were there when it was decided."""
+    added: dict[TopicPartition, TopicIdPartition | None] = field(default_factory=dict)
+    """Its partitions as they were when they were added; None: there was none of that name."""
     marked: dict[TopicIdPartition, TopicPartition] = field(default_factory=dict)
     """The partitions in whose committed log its marker is."""
 
@@ -142,12 +142,13 @@ class TransactionFacts:
             )
         if deal is None:
             return
+        for tp in new.partitions - deal.added.keys():
+            deal.added[tp] = self.key_of(tp)
         if new.state is _S.ONGOING:
             deal.partitions = new.partitions
         elif new.state in PREPARED and deal.commit is None:
             deal.commit = new.state is _S.PREPARE_COMMIT
             deal.marker_epoch = new.producer_epoch
-            deal.there = frozenset(key for tp in deal.partitions if (key := self.key_of(tp)) is not None)
             self.decided.setdefault((new.producer_id, new.producer_epoch), []).append(deal)
         elif new.state in (_S.COMPLETE_COMMIT, _S.COMPLETE_ABORT):
             deal.complete = True
