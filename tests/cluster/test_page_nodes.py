@@ -67,7 +67,7 @@ def test_a_failover_is_watched_from_outside(cluster: Cluster, topic: str, tmp_pa
         cluster.kill(old)
         new = cluster.wait_leader(topic, not_in=(old,))
         after = wait_for("the new leader is shown", lambda: (row := page.row(name)) and row["verdict"]["leader"] == new and row)
-        assert after["verdict"]["epoch"] == 1
+        assert after["verdict"]["epoch"] >= 1, "beside much other work there may be a second election"
         wait_for("it is silent", lambda: (node := page.node(old))["life"] == "silent" and node["process"] == "unknown")
         cluster.restart(old)
         wait_for("it is heard again", lambda: page.node(old)["life"] == "alive" and page.row(name)["standing"] == "whole")
