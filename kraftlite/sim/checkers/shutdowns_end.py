@@ -61,6 +61,8 @@ class ShutdownsEnd(MetadataChecker):
         known = core.state.cluster.brokers.get(request.broker_id)
         if request.want_shut_down and known is not None and known.in_controlled_shutdown:
             self._waits.setdefault(key, core.offsets.committed_offset)
+        else:
+            self._waits.pop(key, None)  # it was fenced meanwhile, say, and begins anew
 
     def _may_go(self, core: ControllerCore, office: _Office, request: BrokerHeartbeatRequest) -> bool:
         broker_id = request.broker_id
