@@ -35,8 +35,6 @@ from kraftlite.model.shown import printable
 if TYPE_CHECKING:
     from kraftlite.client.transactions import TransactionDescription
 
-_STATE = click.Choice(STATES, case_sensitive=False)
-
 
 @click.command("list")
 @click.option(
