@@ -64,7 +64,8 @@ class IsrLag(ReplicaChecker):
             return
         link = self.world.cluster.network.link(source, target)
         slow_us = link.slow_us if link.slow_chance else 0
-        arrives_us = self.world.cluster.loop.now_us() + 5 * link.max_us + slow_us
+        leaves_us = max(self.world.cluster.loop.now_us(), link.held_until_us)
+        arrives_us = leaves_us + 5 * link.max_us + slow_us
         self._heard_us[(source, target)] = max(arrives_us, self._heard_us.get((source, target), 0))
 
     def on_event(self, now_us: int, node: SimHost, event: TraceEvent) -> None:
