@@ -10,8 +10,8 @@ from kraftlite.log.log import AppendOrigin
 from kraftlite.model.errors import ApiError, ErrorCode
 from kraftlite.replication.api import ProduceEntry, ProduceResult
 from kraftlite.replication.enrol_driver import TURN_WAIT_MS, Identity
-from tests.harness.replication_cluster import TP, make_batch
-from tests.harness.transactions import OTHER, GatedCluster, Lease, errors, mark, marker, txn_batch
+from tests.harness.replication_cluster import TOPIC_ID, TP, make_batch
+from tests.harness.transactions import OTHER, OTHER_ID, GatedCluster, Lease, errors, mark, marker, txn_batch
 
 
 async def test_tx_67_how_long_coordinators_take_to_answer_and_what_they_refuse() -> None:
@@ -41,6 +41,7 @@ async def test_tp_03_the_coordinator_is_asked_before_the_first_batch_and_not_aga
         (question,) = c.gate.questions
         assert (question.transactional_id, question.producer_id, question.producer_epoch) == ("t", 7, 0)
         assert question.partitions == (TP, OTHER) and question.add is add
+        assert question.topic_ids == {TP: TOPIC_ID, OTHER: OTHER_ID}, "as they are led here"
         question.answer()
         await c.settle()
         assert errors(done) == [ErrorCode.NONE] * 2 and lease.released == 1
