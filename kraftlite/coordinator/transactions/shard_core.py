@@ -352,6 +352,10 @@ class TransactionShard:
     def _abort(self, transactional_id: str, entry: Entry, fenced: Transaction, reason: str, answer: _Answer) -> None:
         """Abort as the coordinator itself, in the epoch of a fence (TX-13, TX-62)."""
         version, epoch = self._version(), fenced.producer_epoch
+        aborting = rules.abort_fenced(fenced, version=version, now_ms=self._effects.wall_ms, new_id=self._new_id)
+        if aborting is None:
+            answer(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+            return
         self._story.fenced(transactional_id, fenced, reason)
 
         def failed() -> None:
@@ -359,7 +363,6 @@ class TransactionShard:
                 entry.current = replace(entry.current, producer_epoch=epoch, last_epoch=fenced.last_epoch)
                 entry.fence_failed = True
 
-        aborting = rules.abort_fenced(fenced, version=version, now_ms=self._effects.wall_ms)
         self._write(transactional_id, entry, aborting, answer, failed)
 
     def _note_state(self, transactional_id: str, now: Transaction | None) -> None:
