@@ -329,8 +329,8 @@ class TransactionShard:
             else:
                 self._marking.pop(transactional_id, None)
         elif completes and told_of(error) is not ErrorCode.NOT_COORDINATOR:
-            again = partial(self._write, transactional_id, entry, transaction, nothing)
-            self._do_again(transactional_id, again)
+            self._write_again[transactional_id] = partial(self._write, transactional_id, entry, transaction, nothing)
+            self._deadlines.set((_WRITE, transactional_id), self._effects.now_ms + WRITE_AGAIN_MS)
         else:
             entry.pending = None
             if completes:
@@ -344,10 +344,6 @@ class TransactionShard:
         """Nothing is under way for the id any more: those who waited for that come now."""
         for held in self._held.release(transactional_id):
             self._add(held)
-
-    def _do_again(self, transactional_id: str, write: Callable[[], None]) -> None:
-        self._write_again[transactional_id] = write
-        self._deadlines.set((_WRITE, transactional_id), self._effects.now_ms + WRITE_AGAIN_MS)
 
     def _abort(self, transactional_id: str, entry: Entry, fenced: Transaction, reason: str, answer: _Answer) -> None:
         """Abort as the coordinator itself, in the epoch of a fence (TX-13, TX-62)."""

@@ -231,8 +231,8 @@ def aborted(entry: Entry, version: int) -> Transaction:
 def test_tx_17_who_is_timed_out_in_the_last_epoch_is_not_given_the_one_of_the_fence(
     version: int, epoch: int, told: Decision
 ) -> None:
-    """An abort that comes behind the coordinator's own is taken for a repeated one: it is given the epoch of the fence, and behind
-    the last one what an end of its own gives there (TX-45)."""
+    """An abort that comes behind the coordinator's own is taken for a repeated one: it is given the epoch of the fence, and
+    behind the last one what an end of its own gives there (TX-45)."""
     entry = entry_in("O")
     entry.current = replace(entry.current, producer_epoch=epoch)
     entry.current = aborted(entry, version)
