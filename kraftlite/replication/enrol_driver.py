@@ -97,8 +97,8 @@ class Enroller:
         self._retry_ms = min(config.enrol_retry_max_ms, config.request_timeout_ms)
         self._asking: dict[str, object] = {}
         """Transactional id -> a mark of the question that others wait for."""
-        self._waiting: dict[str, tuple[int, asyncio.Future[None]]] = {}
-        """Transactional id -> epoch and turn of the one question that waits for the one under way."""
+        self._waiting: dict[str, tuple[Identity, asyncio.Future[None]]] = {}
+        """Transactional id -> producer and turn of the one question that waits for the one under way."""
 
     def update_broker_values(self, values: Mapping[str, str]) -> None:
         self.verifies = bool(value_of(values, VERIFICATION))
@@ -178,7 +178,7 @@ class Enroller:
             return dict.fromkeys(partitions, ErrorCode.COORDINATOR_NOT_AVAILABLE)
         try:
             if transactional_id in self._asking:
-                await self._wait_turn(transactional_id, producer_epoch)
+                await self._wait_turn(identity)
             mine = self._asking[transactional_id] = object()
             try:
                 return await self.gate.ask(
@@ -189,24 +189,28 @@ class Enroller:
         except ApiError as error:
             return dict.fromkeys(partitions, error.code)
 
-    async def _wait_turn(self, transactional_id: str, producer_epoch: int) -> None:
+    async def _wait_turn(self, identity: Identity) -> None:
+        """The epochs of two producer ids say nothing about which one is newer: the coordinator knows."""
+        transactional_id, producer_id, producer_epoch = identity
         older = self._waiting.get(transactional_id)
         if older is not None:
-            epoch, turn = older
-            if producer_epoch < epoch:
+            (_, waiting_id, epoch), turn = older
+            comparable = producer_id == waiting_id
+            if comparable and producer_epoch < epoch:
                 raise ApiError(ErrorCode.INVALID_PRODUCER_EPOCH, f"epoch {epoch} of {transactional_id} waits already")
-            code = ErrorCode.INVALID_PRODUCER_EPOCH if producer_epoch > epoch else ErrorCode.NETWORK_EXCEPTION
+            fenced = comparable and producer_epoch > epoch
+            code = ErrorCode.INVALID_PRODUCER_EPOCH if fenced else ErrorCode.NETWORK_EXCEPTION
             if not turn.done():
                 turn.set_exception(ApiError(code, f"a newer request of {transactional_id} took its place"))
         turn = asyncio.get_running_loop().create_future()
-        self._waiting[transactional_id] = producer_epoch, turn
+        self._waiting[transactional_id] = identity, turn
         timer = self.clock.call_later(TURN_WAIT_MS, lambda: self._give_turn(transactional_id))
         try:
             await turn
         except (asyncio.CancelledError, ApiError):
             if turn.done() and not turn.cancelled() and turn.exception() is None:  # its turn had come
                 self._pass_turn(transactional_id, turn)
-            elif self._waiting.get(transactional_id) == (producer_epoch, turn):
+            elif self._waiting.get(transactional_id) == (identity, turn):
                 del self._waiting[transactional_id]
             raise
         finally:

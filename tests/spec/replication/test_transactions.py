@@ -231,6 +231,24 @@ async def test_tp_09_an_older_epoch_waits_for_no_turn_of_another_partition() -> 
         assert errors(older) == [E.INVALID_PRODUCER_EPOCH] and not newer
 
 
+async def test_tp_09_the_epochs_of_another_producer_id_fence_nobody() -> None:
+    """Behind the last epoch, and behind an id that has expired, the next producer id begins with epoch 0 (TX-17, TX-63)."""
+    async with GatedCluster(code=None) as c:
+        c.send(txn_batch(pid=1, epoch=9))
+        await c.settle()
+        late = c.send(txn_batch(pid=1, epoch=9, seq=1))
+        await c.settle()
+        fresh = c.send((OTHER, txn_batch(pid=2, epoch=0)))
+        await c.settle()
+        assert errors(late) == [E.NOT_ENOUGH_REPLICAS] and not fresh
+        c.gate.questions[0].answer(E.INVALID_PRODUCER_ID_MAPPING)
+        await c.settle()
+        assert c.gate.questions[1].producer_id == 2
+        c.gate.questions[1].answer()
+        await c.settle()
+        assert errors(fresh) == [E.NONE]
+
+
 async def test_tp_09_who_goes_away_while_it_waits_leaves_the_turn_to_others() -> None:
     async with GatedCluster(code=None) as c:
         enroller = c[1].manager.enroller
