@@ -15,7 +15,7 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1fkraftlite/v1/transactions.proto\x12\x0ckraftlite.v1\"\xbc\x01\n\x11TransactionMarker\x12\x13\n\x0bproducer_id\x18\x01 \x01(\x03\x12\x16\n\x0eproducer_epoch\x18\x02 \x01(\x05\x12\x19\n\x11\x63oordinator_epoch\x18\x03 \x01(\x05\x12\x0e\n\x06\x63ommit\x18\x04 \x01(\x08\x12\x1b\n\x13transaction_version\x18\x05 \x01(\x05\x12\r\n\x05topic\x18\x06 \x01(\t\x12\x10\n\x08topic_id\x18\x07 \x01(\x0c\x12\x11\n\tpartition\x18\x08 \x01(\x05\"o\n\x13WriteMarkersRequest\x12\x12\n\ncluster_id\x18\x01 \x01(\t\x12\x12\n\ntimeout_ms\x18\x02 \x01(\x03\x12\x30\n\x07markers\x18\x03 \x03(\x0b\x32\x1f.kraftlite.v1.TransactionMarker\"&\n\x14WriteMarkersResponse\x12\x0e\n\x06\x65rrors\x18\x01 \x03(\x05\"5\n\x11\x45nrolledPartition\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x11\n\tpartition\x18\x02 \x01(\x05\"\xac\x01\n\rEnrollRequest\x12\x12\n\ncluster_id\x18\x01 \x01(\t\x12\x18\n\x10transactional_id\x18\x02 \x01(\t\x12\x13\n\x0bproducer_id\x18\x03 \x01(\x03\x12\x16\n\x0eproducer_epoch\x18\x04 \x01(\x05\x12\x0b\n\x03\x61\x64\x64\x18\x05 \x01(\x08\x12\x33\n\npartitions\x18\x06 \x03(\x0b\x32\x1f.kraftlite.v1.EnrolledPartition\" \n\x0e\x45nrollResponse\x12\x0e\n\x06\x65rrors\x18\x01 \x03(\x05\x32\xaa\x01\n\x0cTransactions\x12U\n\x0cWriteMarkers\x12!.kraftlite.v1.WriteMarkersRequest\x1a\".kraftlite.v1.WriteMarkersResponse\x12\x43\n\x06\x45nroll\x12\x1b.kraftlite.v1.EnrollRequest\x1a\x1c.kraftlite.v1.EnrollResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1fkraftlite/v1/transactions.proto\x12\x0ckraftlite.v1\"\xbc\x01\n\x11TransactionMarker\x12\x13\n\x0bproducer_id\x18\x01 \x01(\x03\x12\x16\n\x0eproducer_epoch\x18\x02 \x01(\x05\x12\x19\n\x11\x63oordinator_epoch\x18\x03 \x01(\x05\x12\x0e\n\x06\x63ommit\x18\x04 \x01(\x08\x12\x1b\n\x13transaction_version\x18\x05 \x01(\x05\x12\r\n\x05topic\x18\x06 \x01(\t\x12\x10\n\x08topic_id\x18\x07 \x01(\x0c\x12\x11\n\tpartition\x18\x08 \x01(\x05\"o\n\x13WriteMarkersRequest\x12\x12\n\ncluster_id\x18\x01 \x01(\t\x12\x12\n\ntimeout_ms\x18\x02 \x01(\x03\x12\x30\n\x07markers\x18\x03 \x03(\x0b\x32\x1f.kraftlite.v1.TransactionMarker\"&\n\x14WriteMarkersResponse\x12\x0e\n\x06\x65rrors\x18\x01 \x03(\x05\"Y\n\x11\x45nrolledPartition\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x11\n\tpartition\x18\x02 \x01(\x05\x12\x15\n\x08topic_id\x18\x03 \x01(\x0cH\x00\x88\x01\x01\x42\x0b\n\t_topic_id\"\xac\x01\n\rEnrollRequest\x12\x12\n\ncluster_id\x18\x01 \x01(\t\x12\x18\n\x10transactional_id\x18\x02 \x01(\t\x12\x13\n\x0bproducer_id\x18\x03 \x01(\x03\x12\x16\n\x0eproducer_epoch\x18\x04 \x01(\x05\x12\x0b\n\x03\x61\x64\x64\x18\x05 \x01(\x08\x12\x33\n\npartitions\x18\x06 \x03(\x0b\x32\x1f.kraftlite.v1.EnrolledPartition\" \n\x0e\x45nrollResponse\x12\x0e\n\x06\x65rrors\x18\x01 \x03(\x05\x32\xaa\x01\n\x0cTransactions\x12U\n\x0cWriteMarkers\x12!.kraftlite.v1.WriteMarkersRequest\x1a\".kraftlite.v1.WriteMarkersResponse\x12\x43\n\x06\x45nroll\x12\x1b.kraftlite.v1.EnrollRequest\x1a\x1c.kraftlite.v1.EnrollResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -29,11 +29,11 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_WRITEMARKERSRESPONSE']._serialized_start=353
   _globals['_WRITEMARKERSRESPONSE']._serialized_end=391
   _globals['_ENROLLEDPARTITION']._serialized_start=393
-  _globals['_ENROLLEDPARTITION']._serialized_end=446
-  _globals['_ENROLLREQUEST']._serialized_start=449
-  _globals['_ENROLLREQUEST']._serialized_end=621
-  _globals['_ENROLLRESPONSE']._serialized_start=623
-  _globals['_ENROLLRESPONSE']._serialized_end=655
-  _globals['_TRANSACTIONS']._serialized_start=658
-  _globals['_TRANSACTIONS']._serialized_end=828
+  _globals['_ENROLLEDPARTITION']._serialized_end=482
+  _globals['_ENROLLREQUEST']._serialized_start=485
+  _globals['_ENROLLREQUEST']._serialized_end=657
+  _globals['_ENROLLRESPONSE']._serialized_start=659
+  _globals['_ENROLLRESPONSE']._serialized_end=691
+  _globals['_TRANSACTIONS']._serialized_start=694
+  _globals['_TRANSACTIONS']._serialized_end=864
 # @@protoc_insertion_point(module_scope)

@@ -9,6 +9,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from itertools import chain
 from typing import Final, Protocol
+from uuid import UUID
 
 from kraftlite.coordinator.core.placement import OFFSETS_TOPIC, TRANSACTION_TOPIC
 from kraftlite.coordinator.core.walks import pieces
@@ -30,6 +31,7 @@ from kraftlite.model.producer import Producer
 from kraftlite.model.topic_partition import TopicPartition
 from kraftlite.replication.api import MarkerEntry
 from kraftlite.replication.enrol_driver import ADDS_FROM
+from kraftlite.replication.ports import NO_TOPIC_IDS
 from kraftlite.runtime.ports import Handlers, Ports, TransportError, route
 from kraftlite.runtime.turns import Turns
 
@@ -173,20 +175,23 @@ class Enrolling:
         partitions: Sequence[TopicPartition],
         *,
         add: bool,
+        topic_ids: Mapping[TopicPartition, UUID] = NO_TOPIC_IDS,
     ) -> Mapping[TopicPartition, ErrorCode]:
         """The coordinator's code for each partition, within `request.timeout.ms`; NETWORK_EXCEPTION where it cannot be reached.
         An ApiError counts for all partitions."""
         producer = Producer(producer_id, producer_epoch)
         leader = self._leader(transactional_id)
         if leader == self._peers.node_id:
-            return await self._ask_here(transactional_id, producer, partitions, add=add)
+            return await self._ask_here(transactional_id, producer, partitions, topic_ids, add=add)
         request = EnrollRequest(
             cluster_id=self._peers.cluster_id,
             transactional_id=transactional_id,
             producer_id=producer_id,
             producer_epoch=producer_epoch,
             add=add,
-            partitions=tuple(EnrolledPartition(topic=tp.topic, partition=tp.partition) for tp in partitions),
+            partitions=tuple(
+                EnrolledPartition(topic=tp.topic, partition=tp.partition, topic_id=topic_ids.get(tp)) for tp in partitions
+            ),
         )
         try:
             endpoint = self._peers.endpoint(leader)
@@ -205,33 +210,42 @@ class Enrolling:
         return registration.leader
 
     async def _ask_here(
-        self, transactional_id: str, producer: Producer, partitions: Sequence[TopicPartition], *, add: bool
+        self,
+        transactional_id: str,
+        producer: Producer,
+        partitions: Sequence[TopicPartition],
+        topic_ids: Mapping[TopicPartition, UUID],
+        *,
+        add: bool,
     ) -> Mapping[TopicPartition, ErrorCode]:
-        """A partition that the coordinator's broker does not know (yet) is not added: its marker would never be sent (TX-52)."""
-        if not add:
-            return await self._coordinator.verify_partitions(transactional_id, producer, frozenset(partitions))
-        unknown = {tp for tp in partitions if not self._is_known(tp)}
-        if unknown:
-            return {
-                tp: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if tp in unknown else ErrorCode.OPERATION_NOT_ATTEMPTED
-                for tp in partitions
-            }
+        """A partition that the coordinator's broker does not know (yet), or as one of an older topic of that name, is not written
+        to: its marker would never be sent (TX-52). That does not hinder the others."""
+        found = {tp: error for tp in partitions if (error := self._unready(tp, topic_ids.get(tp), add)) is not None}
+        ready = frozenset(partitions) - found.keys()
+        if ready and add:
+            found |= dict.fromkeys(ready, await self._add(transactional_id, producer, ready))
+        elif ready:
+            found |= await self._coordinator.verify_partitions(transactional_id, producer, ready)
+        return found
+
+    async def _add(self, transactional_id: str, producer: Producer, partitions: frozenset[TopicPartition]) -> ErrorCode:
         try:
             await self._coordinator.add_partitions(
-                transactional_id,
-                producer,
-                frozenset(partitions),
-                version=ADDS_FROM,
-                timeout_ms=self._timeout_ms,
+                transactional_id, producer, partitions, version=ADDS_FROM, timeout_ms=self._timeout_ms
             )
         except ApiError as error:
             if error.code is not ErrorCode.REQUEST_TIMED_OUT:
                 raise
-            return dict.fromkeys(partitions, ErrorCode.NETWORK_EXCEPTION)
-        return dict.fromkeys(partitions, ErrorCode.NONE)
+            return ErrorCode.NETWORK_EXCEPTION
+        return ErrorCode.NONE
 
-    def _is_known(self, tp: TopicPartition) -> bool:
-        return self._peers.image().topics.registration(tp) is not None
+    def _unready(self, tp: TopicPartition, topic_id: UUID | None, add: bool) -> ErrorCode | None:
+        topics = self._peers.image().topics
+        if topics.registration(tp) is None:
+            return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if add else ErrorCode.COORDINATOR_NOT_AVAILABLE if topic_id else None
+        topic = topics.topic(tp.topic)
+        same = topic_id is None or (topic is not None and topic.topic_id == topic_id)
+        return None if same else ErrorCode.COORDINATOR_NOT_AVAILABLE
 
     async def serve(self, request: EnrollRequest) -> EnrollResponse:
         self._peers.check_cluster(request.cluster_id)
@@ -240,7 +254,8 @@ class Enrolling:
             raise ApiError(ErrorCode.INVALID_REQUEST, message)
         partitions = [TopicPartition(it.topic, it.partition) for it in request.partitions]
         producer = Producer(request.producer_id, request.producer_epoch)
-        found = await self._ask_here(request.transactional_id, producer, partitions, add=request.add)
+        topic_ids = {tp: it.topic_id for tp, it in zip(partitions, request.partitions, strict=True) if it.topic_id is not None}
+        found = await self._ask_here(request.transactional_id, producer, partitions, topic_ids, add=request.add)
         return EnrollResponse(errors=tuple(found[tp] for tp in partitions))
 
 

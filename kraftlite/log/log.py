@@ -290,8 +290,10 @@ class Log:
 
     def exchange(self, other: Log) -> None:
         """Go on with the files of `other`, which has the same records, and leave ours to it. The HW, how far compaction has come,
-        the tracer and the owner's hooks stay with each of the two."""
+        what coordinators are being asked about, the tracer and the owner's hooks stay with each of the two."""
         hw, clean_offset = self.hw, self.clean_offset
+        ours, theirs = self._ctx.producers, other._ctx.producers
+        ours.guards, theirs.guards = theirs.guards, ours.guards
         self._ctx, other._ctx = other._ctx, self._ctx
         self._epochs, other._epochs = other._epochs, self._epochs
         self.deleted, other.deleted = other.deleted, self.deleted

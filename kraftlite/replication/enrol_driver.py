@@ -12,6 +12,7 @@ import asyncio
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
+from uuid import UUID
 
 from kraftlite.log.batch import HEADER_BYTES, TRANSACTIONAL_BIT, BatchHeader, attributes_of, parse_header
 from kraftlite.log.guards import Guard, TransactionTerms
@@ -21,7 +22,7 @@ from kraftlite.model.errors import ApiError, ErrorCode
 from kraftlite.model.topic_partition import TopicPartition
 from kraftlite.replication.api import ProduceEntry, ProduceTransaction
 from kraftlite.replication.config import ReplicationConfig
-from kraftlite.replication.ports import TransactionGate
+from kraftlite.replication.ports import NO_TOPIC_IDS, TransactionGate
 from kraftlite.replication.table import PartitionTable
 from kraftlite.runtime.ports import Clock
 
@@ -59,6 +60,7 @@ class _Asked(NamedTuple):
     """An entry of a produce whose transaction is not open in its partition yet."""
 
     entry: ProduceEntry
+    topic_id: UUID
     header: BatchHeader
     log: Log
     guard: Guard
@@ -95,8 +97,8 @@ class Enroller:
         self._retry_ms = min(config.enrol_retry_max_ms, config.request_timeout_ms)
         self._asking: dict[str, object] = {}
         """Transactional id -> a mark of the question that others wait for."""
-        self._waiting: dict[str, tuple[int, asyncio.Future[None]]] = {}
-        """Transactional id -> epoch and turn of the one question that waits for the one under way."""
+        self._waiting: dict[str, tuple[Identity, asyncio.Future[None]]] = {}
+        """Transactional id -> producer and turn of the one question that waits for the one under way."""
 
     def update_broker_values(self, values: Mapping[str, str]) -> None:
         self.verifies = bool(value_of(values, VERIFICATION))
@@ -119,13 +121,14 @@ class Enroller:
             return None
         header = parse_header(entry.records)
         try:
-            leader, log = self._table.find(entry.tp, entry.topic_id).leading()
+            partition = self._table.find(entry.tp, entry.topic_id)
+            leader, log = partition.leading()
             guard = log.begin_verification(header, leader_epoch=leader.leader_epoch, wall_ms=self.clock.wall_ms(), adds=adds)
         except ApiError as error:
             entry.terms = TransactionTerms(refusal=error)
             return None
         entry.terms = TransactionTerms(guard)
-        return None if guard is None else _Asked(entry, header, log, guard)
+        return None if guard is None else _Asked(entry, partition.topic_id, header, log, guard)
 
     # --- one partition, for coordinators ------------------------------------------------------------------------------
 
@@ -137,11 +140,12 @@ class Enroller:
         adds = version >= ADDS_FROM
         if not adds and not self.verifies:
             return None
-        leader, log = self._table.find(tp, None).leading()
+        partition = self._table.find(tp, None)
+        leader, log = partition.leading()
         header = _sequenceless(identity)
         guard = log.begin_verification(header, leader_epoch=leader.leader_epoch, wall_ms=self.clock.wall_ms(), adds=adds)
         if guard is not None:
-            answers = await self.ask(identity, (tp,), adds=adds)
+            answers = await self.ask(identity, (tp,), adds=adds, topic_ids={tp: partition.topic_id})
             code = answers.get(tp, ErrorCode.NETWORK_EXCEPTION)
             if code is not ErrorCode.NONE:
                 if code not in RETRIED:
@@ -152,50 +156,61 @@ class Enroller:
     # --- questions ----------------------------------------------------------------------------------------------------
 
     async def ask(
-        self, identity: Identity, partitions: Sequence[TopicPartition], *, adds: bool
+        self,
+        identity: Identity,
+        partitions: Sequence[TopicPartition],
+        *,
+        adds: bool,
+        topic_ids: Mapping[TopicPartition, UUID] = NO_TOPIC_IDS,
     ) -> Mapping[TopicPartition, ErrorCode]:
         """One question of a transactional id at a time, but for those without an answer for `TURN_WAIT_MS`; one more waits, and a
         newer one takes its place (TP-09)."""
         began_ms = self.clock.now_ms()
-        found = await self._ask(identity, partitions, adds)
+        found = await self._ask(identity, partitions, adds, topic_ids)
         self.verifications.answered(self.clock.now_ms() - began_ms, found.values())
         return found
 
     async def _ask(
-        self, identity: Identity, partitions: Sequence[TopicPartition], adds: bool
+        self, identity: Identity, partitions: Sequence[TopicPartition], adds: bool, topic_ids: Mapping[TopicPartition, UUID]
     ) -> Mapping[TopicPartition, ErrorCode]:
         transactional_id, producer_id, producer_epoch = identity
         if self.gate is None:
             return dict.fromkeys(partitions, ErrorCode.COORDINATOR_NOT_AVAILABLE)
         try:
             if transactional_id in self._asking:
-                await self._wait_turn(transactional_id, producer_epoch)
+                await self._wait_turn(identity)
             mine = self._asking[transactional_id] = object()
             try:
-                return await self.gate.ask(transactional_id, producer_id, producer_epoch, partitions, add=adds)
+                return await self.gate.ask(
+                    transactional_id, producer_id, producer_epoch, partitions, add=adds, topic_ids=topic_ids
+                )
             finally:
                 self._pass_turn(transactional_id, mine)
         except ApiError as error:
             return dict.fromkeys(partitions, error.code)
 
-    async def _wait_turn(self, transactional_id: str, producer_epoch: int) -> None:
+    async def _wait_turn(self, identity: Identity) -> None:
+        """The epochs of two producer ids say nothing about which one is newer: the coordinator knows."""
+        transactional_id, producer_id, producer_epoch = identity
         older = self._waiting.get(transactional_id)
         if older is not None:
-            epoch, turn = older
-            if producer_epoch < epoch:
+            (_, waiting_id, epoch), turn = older
+            comparable = producer_id == waiting_id
+            if comparable and producer_epoch < epoch:
                 raise ApiError(ErrorCode.INVALID_PRODUCER_EPOCH, f"epoch {epoch} of {transactional_id} waits already")
-            code = ErrorCode.INVALID_PRODUCER_EPOCH if producer_epoch > epoch else ErrorCode.NETWORK_EXCEPTION
+            fenced = comparable and producer_epoch > epoch
+            code = ErrorCode.INVALID_PRODUCER_EPOCH if fenced else ErrorCode.NETWORK_EXCEPTION
             if not turn.done():
                 turn.set_exception(ApiError(code, f"a newer request of {transactional_id} took its place"))
         turn = asyncio.get_running_loop().create_future()
-        self._waiting[transactional_id] = producer_epoch, turn
+        self._waiting[transactional_id] = identity, turn
         timer = self.clock.call_later(TURN_WAIT_MS, lambda: self._give_turn(transactional_id))
         try:
             await turn
         except (asyncio.CancelledError, ApiError):
             if turn.done() and not turn.cancelled() and turn.exception() is None:  # its turn had come
                 self._pass_turn(transactional_id, turn)
-            elif self._waiting.get(transactional_id) == (producer_epoch, turn):
+            elif self._waiting.get(transactional_id) == (identity, turn):
                 del self._waiting[transactional_id]
             raise
         finally:
@@ -236,7 +251,7 @@ class Enrolment:
                 break
             await clock.sleep(self._backoff_ms)
             self._begin_again()
-        for entry, header, log, guard in self._asked:
+        for entry, _topic_id, header, log, guard in self._asked:
             code = answers.get(entry.tp, ErrorCode.NETWORK_EXCEPTION)
             if code is ErrorCode.NONE:
                 continue
@@ -249,9 +264,9 @@ class Enrolment:
             return {}
         header = self._asked[0].header
         identity = Identity(self._transaction.transactional_id, header.producer_id, header.producer_epoch)
-        partitions = list(dict.fromkeys(it.entry.tp for it in self._asked))
+        topic_ids = {it.entry.tp: it.topic_id for it in self._asked}
         adds = self._transaction.version >= ADDS_FROM
-        return await self._enroller.ask(identity, partitions, adds=adds)
+        return await self._enroller.ask(identity, list(topic_ids), adds=adds, topic_ids=topic_ids)
 
     def _begin_again(self) -> None:
         """The marker of the transaction before may have come meanwhile and taken the guards away."""

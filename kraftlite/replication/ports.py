@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Protocol
+from types import MappingProxyType
+from typing import Final, Protocol
 from uuid import UUID
 
 from kraftlite.log.log import Log
 from kraftlite.model.errors import ErrorCode
 from kraftlite.model.method import Method, Req, Res
 from kraftlite.model.topic_partition import TopicPartition
+
+NO_TOPIC_IDS: Final[Mapping[TopicPartition, UUID]] = MappingProxyType({})
 
 
 class LogProvider(Protocol):
@@ -65,8 +68,10 @@ class TransactionGate(Protocol):
         partitions: Sequence[TopicPartition],
         *,
         add: bool,
+        topic_ids: Mapping[TopicPartition, UUID] = NO_TOPIC_IDS,
     ) -> Mapping[TopicPartition, ErrorCode]:
         """Add the partitions to the producer's transaction, or find out whether they are in it. Answers with the coordinator's
-        codes, within `request.timeout.ms`; a coordinator that cannot be reached is NETWORK_EXCEPTION. An ApiError counts for all
-        partitions."""
+        codes, within `request.timeout.ms`; a coordinator that cannot be reached is NETWORK_EXCEPTION. `topic_ids`:
+        of the topics as they are led; COORDINATOR_NOT_AVAILABLE where the coordinator's broker has another one of that name. An
+        ApiError counts for all partitions."""
         ...

@@ -12,6 +12,7 @@ from kraftlite.log.batch import Record, build_batch
 from kraftlite.model.errors import ApiError, ErrorCode
 from kraftlite.model.topic_partition import TopicPartition
 from kraftlite.replication.api import MarkerEntry, ProduceEntry, ProduceResult, ProduceTransaction
+from kraftlite.replication.ports import NO_TOPIC_IDS
 from tests.harness.replication_cluster import TP, Node
 from tests.harness.replication_loop import LoopCluster
 
@@ -29,6 +30,7 @@ class Question:
     partitions: tuple[TopicPartition, ...]
     add: bool
     answered: asyncio.Future[Mapping[TopicPartition, ErrorCode]] = field(repr=False)
+    topic_ids: Mapping[TopicPartition, UUID] = field(default_factory=dict)
 
     def answer(self, code: ErrorCode = ErrorCode.NONE, **other: ErrorCode) -> None:
         """One code for all partitions but those of the topics in `other`."""
@@ -51,11 +53,12 @@ class FakeGate:
         partitions: Sequence[TopicPartition],
         *,
         add: bool,
+        topic_ids: Mapping[TopicPartition, UUID] = NO_TOPIC_IDS,
     ) -> Mapping[TopicPartition, ErrorCode]:
         if self.error is not None:
             raise self.error
         future: asyncio.Future[Mapping[TopicPartition, ErrorCode]] = asyncio.get_running_loop().create_future()
-        question = Question(transactional_id, producer_id, producer_epoch, tuple(partitions), add, future)
+        question = Question(transactional_id, producer_id, producer_epoch, tuple(partitions), add, future, topic_ids)
         self.questions.append(question)
         if self.code is not None:
             question.answer(self.code)

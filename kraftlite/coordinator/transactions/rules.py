@@ -277,7 +277,7 @@ def _is_retry_over_the_end(current: Transaction, asker: Producer) -> bool:
 
 def _next_of_2(current: Transaction, *, commit: bool, now_ms: int, start_ms: int, new_id: Callable[[], int | None]) -> Decision:
     next_producer_id = NO_PRODUCER_ID
-    if current.producer_epoch == LAST_EPOCH:
+    if current.exhausted:
         drawn = new_id()
         if drawn is None:
             return Refused(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
@@ -297,14 +297,16 @@ def _prepared(current: Transaction, *, commit: bool, now_ms: int, epoch: int, la
 # --- what the coordinator does by itself -----------------------------------------------------------------------------------
 
 
-def abort_fenced(fenced: Transaction, *, version: int, now_ms: int) -> Transaction:
+def abort_fenced(fenced: Transaction, *, version: int, now_ms: int, new_id: Callable[[], int | None]) -> Transaction | None:
     """The abort that a fence leads to, in the epoch of the fence. `version`: the cluster's `transaction.version`. From 2 on it is
-    an end as any other: who has the epoch before may go on with the one of the fence, unless another instance has come (TX-15),
-    or it is the one that nobody is given (TX-17)."""
+    an end as any other: who has the epoch before may go on with the one of the fence, unless another instance has come (TX-15).
+    The one that nobody is given is followed by the next producer id (TX-45); None while there is none at hand."""
     assert fenced.state is _S.PREPARE_EPOCH_FENCE
-    goes_on = version >= 2 and fenced.producer_epoch < FENCING_EPOCH
-    last = fenced.producer_epoch - 1 if goes_on else NO_EPOCH
-    return replace(fenced, state=_S.PREPARE_ABORT, updated_ms=now_ms, version=version, last_epoch=last)
+    aborting = replace(fenced, state=_S.PREPARE_ABORT, updated_ms=now_ms, version=version, last_epoch=NO_EPOCH)
+    if version < 2:
+        return aborting
+    drawn = new_id() if fenced.producer_epoch == FENCING_EPOCH else NO_PRODUCER_ID
+    return None if drawn is None else replace(aborting, last_epoch=fenced.producer_epoch - 1, next_producer_id=drawn)
 
 
 def complete(current: Transaction, *, now_ms: int) -> Transaction:

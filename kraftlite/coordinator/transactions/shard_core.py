@@ -329,8 +329,8 @@ class TransactionShard:
             else:
                 self._marking.pop(transactional_id, None)
         elif completes and told_of(error) is not ErrorCode.NOT_COORDINATOR:
-            again = partial(self._write, transactional_id, entry, transaction, nothing)
-            self._do_again(transactional_id, again)
+            self._write_again[transactional_id] = partial(self._write, transactional_id, entry, transaction, nothing)
+            self._deadlines.set((_WRITE, transactional_id), self._effects.now_ms + WRITE_AGAIN_MS)
         else:
             entry.pending = None
             if completes:
@@ -345,13 +345,13 @@ class TransactionShard:
         for held in self._held.release(transactional_id):
             self._add(held)
 
-    def _do_again(self, transactional_id: str, write: Callable[[], None]) -> None:
-        self._write_again[transactional_id] = write
-        self._deadlines.set((_WRITE, transactional_id), self._effects.now_ms + WRITE_AGAIN_MS)
-
     def _abort(self, transactional_id: str, entry: Entry, fenced: Transaction, reason: str, answer: _Answer) -> None:
         """Abort as the coordinator itself, in the epoch of a fence (TX-13, TX-62)."""
         version, epoch = self._version(), fenced.producer_epoch
+        aborting = rules.abort_fenced(fenced, version=version, now_ms=self._effects.wall_ms, new_id=self._new_id)
+        if aborting is None:
+            answer(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+            return
         self._story.fenced(transactional_id, fenced, reason)
 
         def failed() -> None:
@@ -359,7 +359,6 @@ class TransactionShard:
                 entry.current = replace(entry.current, producer_epoch=epoch, last_epoch=fenced.last_epoch)
                 entry.fence_failed = True
 
-        aborting = rules.abort_fenced(fenced, version=version, now_ms=self._effects.wall_ms)
         self._write(transactional_id, entry, aborting, answer, failed)
 
     def _note_state(self, transactional_id: str, now: Transaction | None) -> None:

@@ -44,8 +44,11 @@ class WriteMarkersResponse:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EnrolledPartition:
+    """A partition as its leader knows it. `topic_id` None: of no topic in particular that has the name."""
+
     topic: str
     partition: int
+    topic_id: UUID | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

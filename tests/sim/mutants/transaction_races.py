@@ -137,7 +137,7 @@ def _soon_at_the_end(patch: Patch) -> None:
 )
 def goes_on_in_the_fencing_epoch(patch: Patch) -> None:
     """KIP-360, KIP-890: behind a timeout a producer gets the next epoch, and of the last one there is none."""
-    patch.edit(rules, "abort_fenced", ("fenced.producer_epoch < FENCING_EPOCH", "True"))
+    patch.edit(rules, "abort_fenced", ("fenced.producer_epoch == FENCING_EPOCH", "False"))
 
 
 # --- expiries

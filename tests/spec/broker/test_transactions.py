@@ -6,6 +6,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from typing import Any
+from uuid import UUID
 
 import pytest
 
@@ -96,14 +97,16 @@ async def test_tx_50_what_another_broker_may_ask_is_bounded(c: Coordinating) -> 
     assert c.local.timeouts == [3_000] and len(c.local.written) == 1
 
 
-def enroll(*tps: TopicPartition, add: bool, cluster_id: str = CLUSTER, epoch: int = 0) -> EnrollRequest:
+def enroll(
+    *tps: TopicPartition, add: bool, cluster_id: str = CLUSTER, epoch: int = 0, topic_id: UUID | None = None
+) -> EnrollRequest:
     return EnrollRequest(
         cluster_id=cluster_id,
         transactional_id="t",
         producer_id=101,
         producer_epoch=epoch,
         add=add,
-        partitions=tuple(EnrolledPartition(topic=tp.topic, partition=tp.partition) for tp in tps),
+        partitions=tuple(EnrolledPartition(topic=tp.topic, partition=tp.partition, topic_id=topic_id) for tp in tps),
     )
 
 
@@ -112,12 +115,32 @@ async def test_tx_31_what_the_coordinators_broker_does_not_know_is_not_added(c: 
     await c.init()
     unknown = TopicPartition("a", 99)
     found = await c.gate.serve(enroll(A, unknown, add=True))
-    assert found.errors == (E.OPERATION_NOT_ATTEMPTED, E.UNKNOWN_TOPIC_OR_PARTITION)
-    assert c.coordinator.describe("t").state is S.EMPTY
+    assert found.errors == (E.NONE, E.UNKNOWN_TOPIC_OR_PARTITION), "one that is refused does not hinder the others (TP-07)"
+    assert c.coordinator.describe("t").partitions == {A}
     assert (await c.gate.serve(enroll(A, B, add=True))).errors == (E.NONE, E.NONE)
     assert (await c.gate.serve(enroll(A, unknown, add=False))).errors == (E.NONE, E.TRANSACTION_ABORTABLE)
     assert await code(c.gate.serve(enroll(A, add=True, epoch=1))) is E.PRODUCER_FENCED
     assert c.coordinator.led.get(0).shard.by_id["t"].current.version == 2  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize("add", [False, True])
+async def test_tx_52_a_topic_that_was_made_again_is_written_to_when_the_coordinators_broker_knows_it(
+    c: Coordinating, add: bool
+) -> None:
+    """The metadata of the coordinator's broker may still have the old topic of that name. At the end of the transaction it may
+    have none, when the old one is deleted: a batch in the new one would never get a marker."""
+    await c.begun(A)
+    known = c.image().topics.topic("a")
+    assert known is not None
+    other = UUID(int=77)
+    assert (await c.gate.serve(enroll(A, add=add, topic_id=other))).errors == (E.COORDINATOR_NOT_AVAILABLE,)
+    assert (await c.gate.serve(enroll(A, add=add, topic_id=known.topic_id))).errors == (E.NONE,)
+    assert await c.gate.ask("t", 101, 0, [A], add=add, topic_ids={A: other}) == {A: E.COORDINATOR_NOT_AVAILABLE}
+    assert await c.gate.ask("t", 101, 0, [A], add=add, topic_ids={A: known.topic_id}) == {A: E.NONE}
+    await c.apply({**c.topics, TRANSACTION_TOPIC: [partition([2, 1], leader_epoch=1)]})
+    c.transport.answer = lambda peer, method, request: EnrollResponse(errors=(E.NONE,))
+    await c.gate.ask("t", 101, 0, [A], add=add, topic_ids={A: other})
+    assert c.transport.calls[-1][2] == enroll(A, add=add, topic_id=other)
 
 
 async def test_tp_03_questions_are_bounded_in_size_and_time(c: Coordinating) -> None:

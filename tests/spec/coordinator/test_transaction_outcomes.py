@@ -98,8 +98,9 @@ def test_tx_46_the_epoch_of_fencing_can_still_be_aborted() -> None:
     w.load("t", replace(STARTED, producer_epoch=FENCING_EPOCH))
     assert w.now(w.init()) is E.CONCURRENT_TRANSACTIONS
     w.settle()
-    assert (w.current().state, w.current().producer_epoch) == (S.COMPLETE_ABORT, FENCING_EPOCH)
-    assert w.now(w.init()) == Producer(FIRST_ID + 1, 0)
+    assert {sent.mark.producer for sent in w.sent} == {Producer(70, FENCING_EPOCH)}
+    assert (w.current().state, w.current().producer_epoch) == (S.COMPLETE_ABORT, 0)
+    assert w.now(w.init()) == Producer(FIRST_ID + 1, 1)
 
 
 @VERSIONS

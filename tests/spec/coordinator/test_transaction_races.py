@@ -222,6 +222,28 @@ def test_tx_17_no_producer_id_is_at_hand_when_the_epochs_are_used_up(epoch: int)
     obeys_the_order(w.states("t"))
 
 
+def test_tx_17_a_transaction_in_the_last_epoch_is_timed_out_when_an_id_is_at_hand() -> None:
+    """Its producer goes on with that one, as behind an end of its own, also after a failover (TX-45)."""
+    w = world(2, timeouts_interval_ms=1_000)
+    producer = Producer(7, LAST_EPOCH)
+    w.load("t", replace(ongoing(LAST_EPOCH, 2), timeout_ms=5_000))
+    w.no_ids = True
+    assert w.answer(w.init()) is E.COORDINATOR_LOAD_IN_PROGRESS
+    w.pass_time(10_000)
+    assert w.current().state is S.ONGOING and not w.sent
+    w.no_ids = False
+    w.pass_time(10_000)
+    w.settle()
+    one_outcome(w, False)
+    assert w.answer(w.end(producer, commit=True)) is E.INVALID_TXN_STATE
+    for _ in range(2):
+        after = w.now(w.end(producer, commit=False))
+        assert after.producer_id != 7 and after.producer_epoch == 0
+        w.fail_over()
+    assert w.now(w.add(after, A)) == after
+    obeys_the_order(w.states("t"))
+
+
 # --- R21, R22: clocks and versions
 
 

@@ -212,19 +212,47 @@ def test_tx_17_the_last_epoch_is_followed_by_another_id() -> None:
     assert waiting == Refused(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
 
 
-def test_tx_17_who_is_timed_out_in_the_last_epoch_is_not_given_the_one_of_the_fence() -> None:
-    """In any other epoch an abort that comes behind the coordinator's own is taken for a repeated one, and given its epoch."""
-    for epoch, told in ((4, Answered(Producer(ID, 5))), (LAST_EPOCH, Refused(ErrorCode.PRODUCER_FENCED))):
+def aborted(entry: Entry, version: int) -> Transaction:
+    """Complete, when the coordinator has aborted it."""
+    aborting = rules.abort_fenced(rules.fence(entry), version=version, now_ms=5, new_id=lambda: NEXT_ID)
+    assert aborting is not None
+    return rules.complete(aborting, now_ms=6)
+
+
+@pytest.mark.parametrize(
+    ("version", "epoch", "told"),
+    [
+        (0, LAST_EPOCH, Refused(ErrorCode.PRODUCER_FENCED)),
+        (1, LAST_EPOCH, Refused(ErrorCode.PRODUCER_FENCED)),
+        (2, 4, Answered(Producer(ID, 5))),
+        (2, LAST_EPOCH, Answered(Producer(NEXT_ID, 0))),
+    ],
+)
+def test_tx_17_who_is_timed_out_in_the_last_epoch_is_not_given_the_one_of_the_fence(
+    version: int, epoch: int, told: Decision
+) -> None:
+    """An abort that comes behind the coordinator's own is taken for a repeated one: it is given the epoch of the fence, and
+    behind the last one what an end of its own gives there (TX-45)."""
+    entry = entry_in("O")
+    entry.current = replace(entry.current, producer_epoch=epoch)
+    entry.current = aborted(entry, version)
+    who = Producer(ID, epoch)
+    assert rules.end(entry, who, commit=False, version=2, now_ms=7, new_id=lambda: None) == told
+    commits = rules.end(entry, who, commit=True, version=2, now_ms=7, new_id=lambda: None)
+    assert commits == (told if isinstance(told, Refused) else Refused(ErrorCode.INVALID_TXN_STATE))
+
+
+def test_tx_17_a_fence_behind_the_last_epoch_waits_for_an_id() -> None:
+    for version, waits in ((1, False), (2, True)):
         entry = entry_in("O")
-        entry.current = replace(entry.current, producer_epoch=epoch)
-        aborting = rules.abort_fenced(rules.fence(entry), version=2, now_ms=5)
-        entry.current = rules.complete(aborting, now_ms=6)
-        assert rules.end(entry, Producer(ID, epoch), commit=False, version=2, now_ms=7, new_id=lambda: None) == told
+        entry.current = replace(entry.current, producer_epoch=LAST_EPOCH)
+        found = rules.abort_fenced(rules.fence(entry), version=version, now_ms=5, new_id=lambda: None)
+        assert (found is None) == waits
 
 
 @pytest.mark.parametrize(
     ("version", "epoch", "goes_on"),
-    [(0, 4, False), (1, 4, False), (2, 4, True), (2, LAST_EPOCH - 1, True), (2, LAST_EPOCH, False)],
+    [(0, 4, False), (1, 4, False), (2, 4, True), (2, LAST_EPOCH - 1, True), (0, LAST_EPOCH, False), (2, LAST_EPOCH, True)],
 )
 def test_tx_15_who_was_aborted_by_the_coordinator_goes_on_in_the_epoch_of_the_fence(
     version: int, epoch: int, goes_on: bool
@@ -232,7 +260,7 @@ def test_tx_15_who_was_aborted_by_the_coordinator_goes_on_in_the_epoch_of_the_fe
     """By version 2 an abort is an end, whoever began it. Another instance that has come takes that away. 32767 is nobody's."""
     entry = entry_in("O")
     entry.current = replace(entry.current, producer_epoch=epoch)
-    entry.current = rules.complete(rules.abort_fenced(rules.fence(entry), version=version, now_ms=5), now_ms=6)
+    entry.current = aborted(entry, version)
 
     def init(expected: Producer | None) -> Decision:
         return rules.init(entry, expected, timeout_ms=60_000, now_ms=7, new_id=lambda: NEXT_ID)
@@ -242,7 +270,11 @@ def test_tx_15_who_was_aborted_by_the_coordinator_goes_on_in_the_epoch_of_the_fe
         assert found == Refused(ErrorCode.PRODUCER_FENCED)
         return
     assert isinstance(found, Next)
-    assert (found.transaction.state, found.transaction.producer_epoch) == (S.EMPTY, epoch + 1)
+    new = found.transaction
+    assert (new.state, new.producer_id, new.producer_epoch) == (
+        S.EMPTY,
+        *((ID, epoch + 1) if epoch < LAST_EPOCH else (NEXT_ID, 0)),
+    )
     assert init(Producer(ID, epoch - 1)) == Refused(ErrorCode.PRODUCER_FENCED)
     other = init(None)
     assert isinstance(other, Next)

@@ -71,6 +71,19 @@ def test_tp_04_a_marker_between_question_and_answer_takes_the_guard_away() -> No
     write(log, second)
 
 
+def test_tp_04_guards_outlive_a_move_to_another_directory() -> None:
+    """The leader stays the same, and so does what it has asked about."""
+    log, copy = open_log(), open_log()
+    for one in (log, copy):
+        append(one, "x")
+    guard, second = begin(log), begin(log, pid=2, seq=3)
+    log.exchange(copy)
+    assert write(log, guard) == 1
+    refused(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, write, log, begin(log, pid=2, seq=5), pid=2, seq=5)
+    assert write(log, second, pid=2, seq=3) == 2
+    refused(ErrorCode.INVALID_TXN_STATE, write, copy, guard)
+
+
 def test_tp_04_guards_do_not_survive_a_change_of_leader() -> None:
     log = open_log()
     guard = begin(log)

@@ -10,8 +10,8 @@ from kraftlite.log.log import AppendOrigin
 from kraftlite.model.errors import ApiError, ErrorCode
 from kraftlite.replication.api import ProduceEntry, ProduceResult
 from kraftlite.replication.enrol_driver import TURN_WAIT_MS, Identity
-from tests.harness.replication_cluster import TP, make_batch
-from tests.harness.transactions import OTHER, GatedCluster, Lease, errors, mark, marker, txn_batch
+from tests.harness.replication_cluster import TOPIC_ID, TP, make_batch
+from tests.harness.transactions import OTHER, OTHER_ID, GatedCluster, Lease, errors, mark, marker, txn_batch
 
 
 async def test_tx_67_how_long_coordinators_take_to_answer_and_what_they_refuse() -> None:
@@ -41,6 +41,7 @@ async def test_tp_03_the_coordinator_is_asked_before_the_first_batch_and_not_aga
         (question,) = c.gate.questions
         assert (question.transactional_id, question.producer_id, question.producer_epoch) == ("t", 7, 0)
         assert question.partitions == (TP, OTHER) and question.add is add
+        assert question.topic_ids == {TP: TOPIC_ID, OTHER: OTHER_ID}, "as they are led here"
         question.answer()
         await c.settle()
         assert errors(done) == [ErrorCode.NONE] * 2 and lease.released == 1
@@ -228,6 +229,24 @@ async def test_tp_09_an_older_epoch_waits_for_no_turn_of_another_partition() -> 
         older = c.send((OTHER, txn_batch(pid=1, epoch=1)))
         await c.settle()
         assert errors(older) == [E.INVALID_PRODUCER_EPOCH] and not newer
+
+
+async def test_tp_09_the_epochs_of_another_producer_id_fence_nobody() -> None:
+    """Behind the last epoch, and behind an id that has expired, the next producer id begins with epoch 0 (TX-17, TX-63)."""
+    async with GatedCluster(code=None) as c:
+        c.send(txn_batch(pid=1, epoch=9))
+        await c.settle()
+        late = c.send(txn_batch(pid=1, epoch=9, seq=1))
+        await c.settle()
+        fresh = c.send((OTHER, txn_batch(pid=2, epoch=0)))
+        await c.settle()
+        assert errors(late) == [E.NOT_ENOUGH_REPLICAS] and not fresh
+        c.gate.questions[0].answer(E.INVALID_PRODUCER_ID_MAPPING)
+        await c.settle()
+        assert c.gate.questions[1].producer_id == 2
+        c.gate.questions[1].answer()
+        await c.settle()
+        assert errors(fresh) == [E.NONE]
 
 
 async def test_tp_09_who_goes_away_while_it_waits_leaves_the_turn_to_others() -> None:
