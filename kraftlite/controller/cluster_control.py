@@ -174,14 +174,13 @@ class ClusterControl:
         """The present registration of the id, if any. Raises ApiError for CM-01, CM-03 and CM-04."""
         self._check_cluster(request.cluster_id)
         existing = self.brokers.get(request.broker_id)
-        if existing is not None and existing.incarnation_id != request.incarnation_id:
-            session = self.live.tracker.has_session(existing.broker_id, existing.broker_epoch, now_ms)
-            if session and not existing.in_controlled_shutdown:
-                raise ApiError(
-                    ErrorCode.DUPLICATE_BROKER_REGISTRATION,
-                    f"Another broker is registered with broker id {request.broker_id}. If the broker was recently restarted "
-                    "this should resolve itself once its session expires.",
-                )
+        another = existing is not None and existing.incarnation_id != request.incarnation_id
+        if existing is not None and another and self.live.tracker.has_session(existing.broker_id, existing.broker_epoch, now_ms):
+            raise ApiError(
+                ErrorCode.DUPLICATE_BROKER_REGISTRATION,
+                f"Another broker is registered with broker id {request.broker_id}. If the broker was recently restarted "
+                "this should resolve itself once its session expires.",
+            )
         self._check_features(request)
         level = self._features.metadata_version
         if level is not None and features.supports_directories(level):

@@ -184,14 +184,16 @@ class PartitionChangeBuilder:
             self.elr = tuple(member for member in self.elr if member not in isr)
 
     def _last_known(self, leader: NodeId | None) -> tuple[NodeId, ...]:
-        """Return who led when nobody was in the ISR any more, until somebody leads again (EL-08)."""
+        """Return who led last, until somebody leads again (EL-08). One that is gone may be in the ISR still, and not lead."""
         old = self._old
         if leader is not None or (self.isr and not self._rules.enabled):
             return ()
-        if old.last_known_elr or self.isr or not self._rules.enabled:
+        if old.last_known_elr or not self._rules.enabled:
             return old.last_known_elr
         if old.leader is not None:
             return (old.leader,)
+        if self.isr:
+            return ()
         # Nobody led since before the feature: the only one that could was the last member of the ISR.
         return old.isr if len(old.isr) == 1 else ()
 

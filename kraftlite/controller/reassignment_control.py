@@ -138,8 +138,8 @@ class ReassignmentControl:
 
     @staticmethod
     def _check_factor(partition: PartitionRegistration, wanted: Nodes) -> None:
-        """Check the replication factor: it must be the one before the first move (KIP-860)."""
-        factor = len(_without(partition.replicas, partition.adding_replicas))
+        """Check the replication factor: it must be the one that the partition has, or will have by a move under way (KIP-860)."""
+        factor = len(_without(partition.replicas, partition.removing_replicas))
         if factor != len(wanted):
             raise ApiError(
                 ErrorCode.INVALID_REPLICATION_FACTOR, f"The replication factor is changed from {factor} to {len(wanted)}"

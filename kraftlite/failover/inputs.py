@@ -24,6 +24,7 @@ from kraftlite.local.state import STATE_NAME, LocalError, load
 from kraftlite.log.control import LeaderChange
 from kraftlite.metadata.records import (
     BrokerRegistrationChangeRecord,
+    ClearElrRecord,
     PartitionChangeRecord,
     PartitionRecord,
     RegisterBrokerRecord,
@@ -186,13 +187,17 @@ def _replay(run: RunData, entries: Sequence[Entry]) -> None:
             topics[record.topic_id] = record.name
         elif isinstance(record, RemoveTopicRecord):
             topics.pop(record.topic_id, None)
+        elif isinstance(record, ClearElrRecord):
+            for key, before in list(state.items()):
+                cleared = before.without_elr() if record.topic_name in ("", topics.get(key[0])) else None
+                state[key] = before if cleared is None else cleared
         elif isinstance(record, PartitionRecord | PartitionChangeRecord):
             key = (record.topic_id, record.partition)
-            before = state.get(key)
+            known = state.get(key)
             if isinstance(record, PartitionRecord):
                 after = PartitionRegistration.from_record(record)
-            elif before is not None:
-                after = before.merge(record)
+            elif known is not None:
+                after = known.merge(record)
             else:
                 continue  # of a topic from before what is left of the log
             state[key] = after
@@ -204,7 +209,7 @@ def _replay(run: RunData, entries: Sequence[Entry]) -> None:
                         offset=entry.offset,
                         topic=name,
                         partition=record.partition,
-                        before=before,
+                        before=known,
                         after=after,
                     )
                 )

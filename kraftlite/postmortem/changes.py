@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 from uuid import UUID
 
@@ -89,6 +89,7 @@ class _Follower:
         self._globs = globs
         self._leaders: dict[int, int] = {}
         self._topics: dict[UUID, str] = {}
+        self._removed: set[UUID] = set()
         self._state: dict[Any, Any] = {}
         """The values that records have set since; None for those that they removed."""
 
@@ -133,6 +134,7 @@ class _Follower:
         name = self._name(record.topic_id)
         if name is None:
             return
+        self._removed.add(record.topic_id)
         for path in self._topic_paths(name, record.topic_id):
             yield path, File(uuid_to_str(record.topic_id)), None
         resource = tree.resource_name(int(ConfigResourceType.TOPIC), name)
@@ -160,6 +162,22 @@ class _Follower:
             return
         yield (paths[0], *self._put(key, before, after, tree.partition_file))
 
+    def elr_cleared(self, record: records.ClearElrRecord) -> Iterator[Found]:
+        """Tell which partitions of a topic, or of all, had eligible leader replicas or knew who led last: now they do not."""
+        changed: dict[UUID, dict[int, PartitionRegistration]] = {}
+        for key, value in self._state.items():
+            if key[0] == "partition":
+                changed.setdefault(key[1], {})[key[2]] = value
+        for topic_id, name in ({topic.topic_id: topic.name for topic in self._image.topics} | self._topics).items():
+            if record.topic_name not in ("", name) or topic_id in self._removed or not self._topic_paths(name, topic_id):
+                continue
+            topic = self._image.topics.topic_by_id(topic_id)
+            known = {**({} if topic is None else topic.partitions), **changed.get(topic_id, {})}
+            for index, before in sorted(known.items()):
+                after, paths = before.without_elr(), self._topic_paths(name, topic_id, str(index))
+                if after is not None and paths:
+                    yield (paths[0], *self._put(("partition", topic_id, index), before, after, tree.partition_file))
+
     # --- nodes
 
     def broker(self, record: Any) -> Iterator[Found]:
@@ -173,6 +191,10 @@ class _Follower:
             if before is None:
                 return
             after = before.merge(record)
+        elif isinstance(record, records.FenceBrokerRecord | records.UnfenceBrokerRecord):
+            if before is None:
+                return
+            after = replace(before, fenced=isinstance(record, records.FenceBrokerRecord))
         changed = self._put(key, before, after, tree.broker)
         path = self._wanted("cluster", "brokers", str(record.broker_id))
         if path is not None:
@@ -245,9 +267,12 @@ _CHANGES: Final[Mapping[type[Any], Callable[[_Follower, Any], Iterator[Found]]]]
     records.RemoveTopicRecord: _Follower.topic_removed,
     records.PartitionRecord: _Follower.partition,
     records.PartitionChangeRecord: _Follower.partition,
+    records.ClearElrRecord: _Follower.elr_cleared,
     records.RegisterBrokerRecord: _Follower.broker,
     records.UnregisterBrokerRecord: _Follower.broker,
     records.BrokerRegistrationChangeRecord: _Follower.broker,
+    records.FenceBrokerRecord: _Follower.broker,
+    records.UnfenceBrokerRecord: _Follower.broker,
     records.RegisterControllerRecord: _Follower.controller,
     records.ConfigRecord: _Follower.config,
     records.ClientQuotaRecord: _Follower.quota,

@@ -9,6 +9,7 @@ Source: TO-42.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from itertools import groupby
 from typing import Any
 from uuid import UUID
@@ -26,7 +27,8 @@ from kraftlite.postmortem.causes import Item, conclude
 from kraftlite.postmortem.reading import Entry
 
 _IDLE = (records.NoOpRecord, records.BeginTransactionRecord, records.EndTransactionRecord, records.AbortTransactionRecord)
-_BROKERS = (records.RegisterBrokerRecord, records.UnregisterBrokerRecord, records.BrokerRegistrationChangeRecord)
+_FENCINGS = (records.FenceBrokerRecord, records.UnfenceBrokerRecord)
+_BROKERS = (records.RegisterBrokerRecord, records.UnregisterBrokerRecord, records.BrokerRegistrationChangeRecord, *_FENCINGS)
 _NOBODY = -1
 
 
@@ -91,9 +93,21 @@ class _Teller:
                 item.new = item.old.merge(record)
             if item.new is not None:
                 self._partitions[key] = item.new
+        elif isinstance(record, records.ClearElrRecord):
+            self._clear_elr(record)
         elif isinstance(record, _BROKERS):
             item.broker = self._broker(record)
         return item
+
+    def _clear_elr(self, record: records.ClearElrRecord) -> None:
+        known = dict(self._partitions)
+        for topic in self._image.topics:
+            for index, registration in topic.partitions.items():
+                known.setdefault((topic.topic_id, index), registration)
+        for key, registration in known.items():
+            cleared = registration.without_elr() if record.topic_name in ("", self._name(key[0])) else None
+            if cleared is not None:
+                self._partitions[key] = cleared
 
     def _broker(self, record: Any) -> BrokerRegistration | None:
         """The broker before its record."""
@@ -104,6 +118,8 @@ class _Teller:
             after = BrokerRegistration.from_record(record)
         elif isinstance(record, records.BrokerRegistrationChangeRecord) and before is not None:
             after = before.merge(record)
+        elif isinstance(record, _FENCINGS) and before is not None:
+            after = replace(before, fenced=isinstance(record, records.FenceBrokerRecord))
         self._brokers[record.broker_id] = after
         return before
 

@@ -13,6 +13,7 @@ from typing import Any, BinaryIO, Final, NamedTuple
 from kraftlite.log.batch import HEADER_BYTES, MAGIC, BatchHeader, check_crc, iter_records, parse_header
 from kraftlite.log.control import SnapshotFooter, SnapshotHeader, decode_control
 from kraftlite.metadata.codec import MetadataSerde
+from kraftlite.metadata.records import AbortTransactionRecord, BeginTransactionRecord, EndTransactionRecord, MetadataRecord
 from kraftlite.model.errors import ApiError, Fault
 from kraftlite.model.limits import MIB
 from kraftlite.postmortem.files import MetadataFiles, NoMetadata, find
@@ -21,6 +22,7 @@ MAX_BATCH_BYTES: Final = 256 * MIB
 """No controller writes a longer one: a length beyond it is damage."""
 MAX_NOTES: Final = 20
 _BUFFER_BYTES: Final = MIB
+_METADATA: Final = frozenset(MetadataRecord.__args__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -182,7 +184,8 @@ class Reader:
 
 
 def read_metadata_log(directory: str | Path, reader: Reader | None = None) -> Iterator[Entry]:
-    """All records of the log in `directory` (`__cluster_metadata-0`), control records included, as far as they can be read.
+    """All records of the log in `directory` (`__cluster_metadata-0`) that count (`entries_of`), control records included, as far
+    as they can be read.
 
     Where its beginning was deleted, first those of the snapshot that took its place, with offset -1.
     """
@@ -202,8 +205,25 @@ def read_metadata_log(directory: str | Path, reader: Reader | None = None) -> It
 
 
 def entries_of(batches: Iterator[Batch]) -> Iterator[Entry]:
+    """Return the records of the batches, in order. Those of a metadata transaction come when it ends. Of one that was aborted, or
+    is open where the batches end, only the quorum's own do: nothing else in it ever counted (KIP-868)."""
+    held: list[Entry] | None = None
     for batch in batches:
-        yield from batch.entries
+        for entry in batch.entries:
+            if isinstance(entry.record, BeginTransactionRecord):
+                held = [*_of_quorum(held or ()), entry]
+            elif held is None:
+                yield entry
+            else:
+                held.append(entry)
+                if isinstance(entry.record, EndTransactionRecord | AbortTransactionRecord):
+                    yield from held if isinstance(entry.record, EndTransactionRecord) else _of_quorum(held)
+                    held = None
+    yield from _of_quorum(held or ())
+
+
+def _of_quorum(entries: Sequence[Entry]) -> Iterator[Entry]:
+    return (entry for entry in entries if type(entry.record) not in _METADATA)
 
 
 def last_record(files: MetadataFiles) -> tuple[int, int]:

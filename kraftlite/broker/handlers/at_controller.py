@@ -166,6 +166,7 @@ async def _answered_here(
             return None
         code = ErrorCode.INVALID_REQUEST
         if cordons_more(ctx, resource):
+            code = ErrorCode.INVALID_CONFIG
             message = f"{CORDONED_DIRS}: a controller does not know the directories of brokers; ask the broker for more of them"
         elif moves_controller(ctx, resource):
             message = f"node {resource.resource_name} is only a controller, whose listeners only its file can change"

@@ -305,9 +305,10 @@ def _move(state: MetadataState, wanted: m.ReassignablePartition, any_factor: boo
         target = before
     else:
         target = wanted.replicas
+        factor = len([it for it in now.replicas if it not in now.removing_replicas])
         faults = _codes(
             (_bad_assignment(state, target), E.INVALID_REPLICA_ASSIGNMENT),
-            (not any_factor and len(target) != len(before), E.INVALID_REPLICATION_FACTOR),
+            (not any_factor and len(target) != factor, E.INVALID_REPLICATION_FACTOR),
         )
         fits = _moving
     if faults:

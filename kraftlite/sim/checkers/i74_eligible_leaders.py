@@ -209,7 +209,7 @@ def _sets(change: _Change, lost: dict[NodeId, None], *, restored: bool) -> str |
         return "has a leader, and one that led last" if new.last_known_elr else None
     if old.last_known_elr:
         return None if new.last_known_elr == old.last_known_elr else "has forgotten who led last"
-    if not new.isr and old.leader is not None and new.last_known_elr != (old.leader,):
+    if old.leader is not None and new.last_known_elr != (old.leader,):
         return "does not know who led last"
     return None
 

@@ -126,7 +126,8 @@ def next_update_before_the_last(patch: Patch) -> None:
 @mutant("second-incarnation-in-a-session", "a broker is registered anew while its former self has a session", expects=("22",))
 def second_incarnation_in_a_session(patch: Patch) -> None:
     """CM-01: two processes with one id displace each other again and again."""
-    patch.edit(ClusterControl, "check_registration", ("if session and not existing.in_controlled_shutdown:", "if False:"))
+    rule = "another = existing is not None and existing.incarnation_id != request.incarnation_id"
+    patch.edit(ClusterControl, "check_registration", (rule, "another = False"))
 
 
 @mutant(

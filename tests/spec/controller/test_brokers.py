@@ -54,6 +54,23 @@ def test_cm_01_same_incarnation_is_idempotent() -> None:
     assert not before.fenced
 
 
+def test_cm_01_a_broker_on_its_way_down_is_alive() -> None:
+    """As in Kafka: it leads until it is told to stop. Another process with its id must wait until it is silent for a session."""
+    world = World()
+    world.start_brokers(1, 2)
+    world.create("t", assignments=[[1, 2]])
+    before = world.register(2).value.broker_epoch
+    assert not world.heartbeat(1, want_shut_down=True, offset=0).value.should_shut_down
+    assert registered(world, 1).in_controlled_shutdown
+    assert world.register(1, incarnation=2).code is ErrorCode.DUPLICATE_BROKER_REGISTRATION
+    assert registered(world, 1).in_controlled_shutdown
+    for _ in range(4):
+        world.advance(3_000)
+        world.heartbeat(2)
+    assert world.register(1, incarnation=2).value.broker_epoch > before
+    assert not registered(world, 1).in_controlled_shutdown
+
+
 def test_cm_01_a_broker_that_was_told_to_shut_down_may_return_at_once() -> None:
     world = World()
     world.start_brokers(1)
@@ -67,7 +84,8 @@ def test_cm_02_new_incarnation_gets_its_record_offset_as_epoch_and_starts_fenced
     world.create("t", assignments=[[1, 2], [2, 1]])
     first = world.epochs[1]
     world.heartbeat(1, want_shut_down=True)
-    world.heartbeat(1, want_shut_down=True)
+    world.heartbeat(2)
+    assert world.heartbeat(1, want_shut_down=True).value.should_shut_down
     second = world.register(1, incarnation=2).value.broker_epoch
     assert second > first
     offset = next(

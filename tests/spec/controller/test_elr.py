@@ -21,7 +21,9 @@ from kraftlite.metadata.records import (
 from kraftlite.metadata.registrations import PartitionRegistration
 from kraftlite.model.errors import ErrorCode
 from kraftlite.model.ids import NodeId
+from kraftlite.model.limits import LEADERS_FIRST_MS
 from kraftlite.model.messages import controller as m
+from kraftlite.model.tuning import Tuning
 from tests.harness.controller_world import World, check_invariants
 
 ON = FeatureLevelRecord(name=ELIGIBLE_LEADER_REPLICAS_VERSION, level=1)
@@ -292,6 +294,29 @@ def test_el_08_the_last_one_of_before_the_feature_is_known_too() -> None:
     assert update(world, (ELIGIBLE_LEADER_REPLICAS_VERSION, 1, 1)) is ErrorCode.NONE
     restart(world, 1, clean=False)
     assert sets(world) == (None, (), (), (1,))
+
+
+def test_el_08_who_led_last_is_known_though_one_that_is_gone_is_still_in_sync() -> None:
+    """Broker 1 is gone and not fenced yet when 2, which leads, fails too: 2 has records that 1 never got. As in Kafka."""
+    world = world_of(tuning=Tuning(leaders_first=1))
+    world.create("u", assignments=[[2, 1, 3]], configs={MIN_ISR: "2"})
+    world.alter_partition([2, 1], topic="u")
+    world.now_ms += world.active.core.config.session_timeout_ms - 100
+    for alive in (2, 3):
+        world.heartbeat(alive)
+    world.advance(200)
+    assert NodeId(1) in world.state.cluster.live.leaving
+    world.fence(2)
+    assert sets(world, "u") == (None, (1,), (2,), (2,))
+    world.advance(LEADERS_FIRST_MS + 100)
+    assert sets(world, "u") == (None, (), (2, 1), (2,))
+    for broker_id in (1, 2):
+        restart(world, broker_id, clean=False)
+    assert sets(world, "u") == (None, (), (), (2,))
+    _ = world.heartbeat(1).value
+    assert sets(world, "u") == (None, (), (), (2,))
+    _ = world.heartbeat(2).value
+    assert sets(world, "u") == (2, (2,), (), ())
 
 
 def test_el_08_without_the_feature_the_last_known_leader_does_not_lead_unasked() -> None:

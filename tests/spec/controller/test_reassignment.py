@@ -163,4 +163,13 @@ def test_cm_45_a_new_target_replaces_the_old_one(world: World) -> None:
 def test_cm_45_a_request_may_forbid_another_factor(world: World) -> None:
     assert move(world, 4, 5, factor_change=False) is ErrorCode.INVALID_REPLICATION_FACTOR
     assert move(world, 4, 1, 2, factor_change=False) is ErrorCode.NONE
-    assert move(world, 5, 1, 2, factor_change=False) is ErrorCode.NONE, "counted from before the first move"
+    assert move(world, 5, 1, 2, factor_change=False) is ErrorCode.NONE
+
+
+def test_cm_45_the_factor_that_a_move_under_way_will_have_is_the_one_that_stays(world: World) -> None:
+    """As in Kafka: all replicas, those that come too, without those that go."""
+    assert move(world, 1, 2, 3, 4) is ErrorCode.NONE
+    assert move(world, 1, 2, 4, factor_change=False) is ErrorCode.INVALID_REPLICATION_FACTOR
+    assert move(world, 1, 2, 3, 5, factor_change=False) is ErrorCode.NONE
+    assert move(world, 1, 2) is ErrorCode.NONE
+    world.check()

@@ -26,6 +26,7 @@ from kraftlite.log.control import LeaderChange, SnapshotFooter, SnapshotHeader, 
 from kraftlite.metadata.codec import MetadataSerde
 from kraftlite.metadata.records import (
     BrokerRegistrationChangeRecord,
+    ClearElrRecord,
     PartitionChangeRecord,
     PartitionRecord,
     RegisterBrokerRecord,
@@ -287,6 +288,20 @@ def test_a_leader_from_outside_of_the_isr_is_a_violation(tmp_path: Path) -> None
     found = killed(tmp_path / "run", finish)
     assert found.problems == ("run, failure 1: orders-0: node 6 was elected from outside of the ISR",)
     assert [row.unclean for row in found.runs[0].isr] == [1, 0]
+
+
+def test_who_was_eligible_until_the_sets_were_cleared_is_elected_uncleanly(tmp_path: Path) -> None:
+    """`min.insync.replicas` is changed while nobody is in the ISR: by Kafka's rules nobody may lead cleanly then."""
+    run = Run(tmp_path)
+    for node in ALL:
+        registered(run, 1_000, node)
+    run.add(1_500, TopicRecord(name="orders", topic_id=TOPIC_ID), made(0, N4))
+    gone = PartitionChangeRecord(topic_id=TOPIC_ID, partition=0, leader=None, isr=(), elr=(N5, N6))
+    run.add(KILLED, gone, BrokerRegistrationChangeRecord(broker_id=N4, broker_epoch=4, fenced=True))
+    run.add(KILLED + 100, ClearElrRecord(topic_name="orders"))
+    run.add(KILLED + 200, PartitionChangeRecord(topic_id=TOPIC_ID, partition=0, leader=N5, isr=(N5,), recovering=True))
+    found = failover_report([run.write()])
+    assert found.problems == (f"{tmp_path.name}, failure 1: orders-0: node 5 was elected from outside of the ISR",)
 
 
 def test_a_partition_that_is_not_written_again_is_a_violation(tmp_path: Path) -> None:
