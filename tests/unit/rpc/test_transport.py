@@ -17,6 +17,7 @@ import pytest
 
 from kraftlite.model.errors import ApiError, ErrorCode, Fault
 from kraftlite.model.ids import Endpoint, NodeId
+from kraftlite.model.limits import MAX_BATCH_BYTES, MIB
 from kraftlite.model.messages import raft as r
 from kraftlite.model.messages.methods import FETCH_SNAPSHOT, NODE_STATUS, RAFT_FETCH, VOTE
 from kraftlite.rpc import codec
@@ -161,6 +162,13 @@ async def test_bytes_are_counted_by_service_at_the_node_that_asks() -> None:
         with pytest.raises(ApiError):
             await client.call(endpoint, VOTE, vote_request(1_000), 5_000)
         assert server.channel_bytes == {}, "what it answers, who asked counts"
+
+
+async def test_the_largest_batch_travels_with_much_beside_it() -> None:
+    size = MAX_BATCH_BYTES + 8 * MIB
+    async with pair() as (client, endpoint, *_):
+        fetched = await client.call(endpoint, RAFT_FETCH, fetch_request(4, max_bytes=size), 60_000)
+        assert len(fetched.payload) == size
 
 
 async def test_port_0_binds_a_port_and_calls_are_answered() -> None:
