@@ -11,7 +11,6 @@ from kraftlite.log.batch import iter_headers
 from kraftlite.log.config import LogConfig
 from kraftlite.model.errors import ErrorCode
 from kraftlite.model.ids import NodeId
-from kraftlite.model.limits import MAX_INT32
 from kraftlite.model.messages.replica import ReplicaFetchPartition, ReplicaFetchRequest, ReplicaFetchResult
 from kraftlite.model.topic_partition import TopicPartition
 from kraftlite.replication.config import RACK_AWARE_SELECTOR
@@ -54,19 +53,6 @@ def test_rp_27_followers_store_the_leaders_bytes() -> None:
     c.replicate()
     assert raw(c[1]) == raw(c[2]) == raw(c[3]) != b""
     assert {header.partition_leader_epoch for _, header in iter_headers(raw(c[2]))} == {6}
-
-
-def test_rp_15_an_answer_fits_into_a_message_whatever_a_follower_asks_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("kraftlite.replication.sessions.MAX_BATCH_BYTES", 1_000)
-    c = StepCluster()
-    c.create()
-    for _ in range(20):
-        c[1].produce(["x" * 200], acks=1)
-    found = ask(c, 1, max_bytes=MAX_INT32, partition_max_bytes=MAX_INT32)
-    assert 200 < found.records_length <= 1_000
-    for _ in range(10):
-        c.replicate()
-    assert raw(c[1]) == raw(c[2]), "the rest comes with the answers after it"
 
 
 def test_rp_28_a_new_leader_notes_its_epoch_at_its_leo() -> None:
