@@ -17,7 +17,6 @@ import pytest
 
 from kraftlite.model.errors import ApiError, ErrorCode, Fault
 from kraftlite.model.ids import Endpoint, NodeId
-from kraftlite.model.limits import MAX_BATCH_BYTES, MIB, RPC_MAX_MESSAGE_BYTES
 from kraftlite.model.messages import raft as r
 from kraftlite.model.messages.methods import FETCH_SNAPSHOT, NODE_STATUS, RAFT_FETCH, VOTE
 from kraftlite.rpc import codec
@@ -162,25 +161,6 @@ async def test_bytes_are_counted_by_service_at_the_node_that_asks() -> None:
         with pytest.raises(ApiError):
             await client.call(endpoint, VOTE, vote_request(1_000), 5_000)
         assert server.channel_bytes == {}, "what it answers, who asked counts"
-
-
-async def test_the_largest_batch_travels_with_much_beside_it() -> None:
-    size = MAX_BATCH_BYTES + 8 * MIB
-    async with pair() as (client, endpoint, *_):
-        fetched = await client.call(endpoint, RAFT_FETCH, fetch_request(4, max_bytes=size), 60_000)
-        assert len(fetched.payload) == size
-
-
-async def test_an_answer_that_no_message_holds_costs_its_call_and_no_other() -> None:
-    async with pair() as (client, endpoint, node, *_):
-        waiting = asyncio.create_task(client.call(endpoint, RAFT_FETCH, fetch_request(1), 60_000))
-        await until(lambda: node.waiting == 1)
-        with pytest.raises(TransportError, match=f"the answer has .* bytes, and a message {RPC_MAX_MESSAGE_BYTES} at most"):
-            await client.call(endpoint, RAFT_FETCH, fetch_request(2, max_bytes=RPC_MAX_MESSAGE_BYTES), 20_000)
-        node.release.set()
-        assert (await waiting).high_watermark == 1
-        assert (await client.call(endpoint, RAFT_FETCH, fetch_request(4), 20_000)).high_watermark == 4
-        assert [event for event in node.events if isinstance(event, RpcRequestFailed)]
 
 
 async def test_port_0_binds_a_port_and_calls_are_answered() -> None:
