@@ -26,6 +26,7 @@ from kraftlite.cli.group_view import (
     told,
 )
 from kraftlite.cli.target import Target, target_options
+from kraftlite.cli.times import since_1970_ms
 from kraftlite.client.errors import ClientError
 from kraftlite.model.errors import ErrorCode
 from kraftlite.model.limits import MAX_INT32, MAX_INT64
@@ -135,12 +136,14 @@ def _plan(
         return clamp(cluster, asked)
     partitions = selected(cluster, topics, committed)
     if wanted.to_earliest:
-        return log_offsets(cluster, partitions, EARLIEST)
-    ends = log_offsets(cluster, partitions, LATEST)
+        return log_offsets(cluster, partitions, EARLIEST, sure=True)
+    ends = log_offsets(cluster, partitions, LATEST, sure=True)
     if wanted.to_latest:
         return ends
     if wanted.to_current:
-        return {partition: committed.get(partition, ends.get(partition, 0)) for partition in partitions}
+        return {
+            partition: committed.get(partition, ends[partition]) for partition in partitions if partition in {**ends, **committed}
+        }
     if wanted.to_offset is not None:
         return clamp(cluster, dict.fromkeys(partitions, wanted.to_offset), ends)
     if wanted.shift_by is not None:
@@ -153,7 +156,9 @@ def _plan(
     else:
         assert wanted.by_duration is not None, "one scenario is given"
         when_ms = int(time.time() * 1000) - duration_ms(wanted.by_duration)
-    return {**ends, **log_offsets(cluster, partitions, when_ms)}
+    if when_ms < 0:  # to the broker these are special, or nothing
+        raise click.UsageError("times before 1970 cannot be looked up; --to-earliest is the first offset of all")
+    return {**ends, **log_offsets(cluster, partitions, when_ms, sure=True)}
 
 
 def clamp(
@@ -229,7 +234,7 @@ def datetime_ms(text: str) -> int:
         when = datetime.fromisoformat(text)
     except ValueError:
         raise click.UsageError(f"--to-datetime {text}: allowed is YYYY-MM-DDThh:mm:ss[.sss][zone]") from None
-    return int((when if when.tzinfo is not None else when.replace(tzinfo=UTC)).timestamp() * 1000)
+    return since_1970_ms(when if when.tzinfo is not None else when.replace(tzinfo=UTC))
 
 
 def duration_ms(text: str) -> int:

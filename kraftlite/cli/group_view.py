@@ -66,15 +66,25 @@ def committed_offsets(cluster: ClusterClient, names: Sequence[str]) -> dict[str,
     return offsets
 
 
-def log_offsets(cluster: ClusterClient, partitions: Iterable[Partition], timestamp: int) -> dict[Partition, int]:
-    """Look up where the logs end, start, or have a timestamp (ListOffsets). A partition that cannot say is left out, and one that
-    has no such offset."""
+def log_offsets(
+    cluster: ClusterClient, partitions: Iterable[Partition], timestamp: int, *, sure: bool = False
+) -> dict[Partition, int]:
+    """Look up where the logs end, start, or have a timestamp (ListOffsets). A partition that has no such offset is left out, and
+    one that cannot say; with `sure` that is a ClickException, unless the partition is gone."""
     from kraftlite.client.admin import list_offsets
 
     wanted = dict.fromkeys(partitions, timestamp)
     if not wanted:
         return {}
-    found = list_offsets(cluster, wanted, cluster.leaders(sorted({topic for topic, _index in wanted})))
+    leaders = cluster.leaders(sorted({topic for topic, _index in wanted}))
+    found = list_offsets(cluster, wanted, leaders)
+    failed = [
+        f"{topic}-{index}: {'it has no leader' if leaders[topic, index] is None else explained(code)}"
+        for (topic, index), (code, _offset, _at) in sorted(found.items())
+        if code is not ErrorCode.NONE and (topic, index) in leaders
+    ]
+    if sure and failed:
+        raise click.ClickException(f"offsets of the log are not known: {'; '.join(failed)}")
     return {partition: offset for partition, (code, offset, _at) in found.items() if code is ErrorCode.NONE and offset >= 0}
 
 

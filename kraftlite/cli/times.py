@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import re
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
 import click
 
 _US: Final = {"us": 1, "ms": 1_000, "s": 1_000_000, "m": 60_000_000, "h": 3_600_000_000, "d": 86_400_000_000}
 _SPAN: Final = re.compile(r"(\d{1,12}(?:\.\d{1,12})?)(us|ms|s|m|h|d)")
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_MILLISECOND: Final = timedelta(milliseconds=1)
 _UNIX_S: Final = 1_000_000_000
 """Numbers from here on are seconds since 1970; smaller ones are since the first recorded event."""
 
@@ -74,8 +76,13 @@ def since(text: str | None, now_ms: int) -> int:
     return found
 
 
+def since_1970_ms(when: datetime) -> int:
+    """The whole milliseconds since 1970 of a time with a zone. As a float it would often come out one less."""
+    return (when - _EPOCH) // _MILLISECOND
+
+
 def _iso_ms(text: str) -> int | None:
     try:
-        return int(datetime.fromisoformat(text).timestamp() * 1000)
+        return since_1970_ms(datetime.fromisoformat(text).astimezone(UTC))
     except (ValueError, OverflowError):
         return None

@@ -40,7 +40,6 @@ ARROW_TYPES: Final[dict[str, Any]] = {
 
 _MIN_RECORD_BYTES: Final = 7
 _MAX_TIMESTAMP_MS: Final = MAX_INT64 // 1000
-_NOT_HELD: Final = -MAX_INT64
 """A timestamp that does not fit."""
 _FEW: Final = 8
 """The headers of so few records are read one by one."""
@@ -328,12 +327,9 @@ class _Part:
         return CorruptBatch(int(self._headers["base_offset"][index]), why)
 
     def _timestamps(self, delta: I64) -> I64:
-        """Return timestamps in ms, as a consumer sees them: the batch's when it is the time of the append."""
-        base = self._headers["base_timestamp"]
-        found: I64 = self._per_record(base) + delta
-        beyond = (base > _MAX_TIMESTAMP_MS) | (base < -_MAX_TIMESTAMP_MS)
-        if beyond.any() or int(delta.max()) > _MAX_TIMESTAMP_MS or int(delta.min()) < -_MAX_TIMESTAMP_MS:
-            found[self._per_record(beyond) | (delta > _MAX_TIMESTAMP_MS) | (delta < -_MAX_TIMESTAMP_MS)] = _NOT_HELD
+        """Return timestamps in ms, as a consumer sees them: the batch's when it is the time of the append. Sums wrap around, as
+        Java's do: what a base far away and a difference make together may be a time of today."""
+        found: I64 = self._per_record(self._headers["base_timestamp"]) + delta
         appended = self._headers["attributes"] & TIMESTAMP_TYPE_BIT != 0
         if appended.any():
             return np.where(self._per_record(appended), self._per_record(self._headers["max_timestamp"]), found)

@@ -40,6 +40,7 @@ KNOWN_BITS: Final = CODEC_MASK | TIMESTAMP_TYPE_BIT | TRANSACTIONAL_BIT | CONTRO
 """The attributes that a leader keeps when it writes the header of a client's batch anew."""
 
 _LONGEST_VARINT: Final = 10
+_WRAP: Final = 1 << 64
 _CRC_POSITION: Final = 17
 _ATTRIBUTES_POSITION: Final = 21
 _MAX_TIMESTAMP_POSITION: Final = 35
@@ -269,7 +270,8 @@ def retained_batch(header: BatchHeader, records: Sequence[Record], *, delete_hor
     shift = header.base_timestamp - base_ms
     body = bytearray()
     for record in records:
-        _write_record(body, record._replace(timestamp_delta=record.timestamp_delta + shift), record.offset_delta)
+        delta = _as_int64(record.timestamp_delta + shift)
+        _write_record(body, record._replace(timestamp_delta=delta), record.offset_delta)
     packed = codecs.compress(header.codec, bytes(body)) if header.codec else bytes(body)
     latest = max((NO_TIMESTAMP, *(record_timestamp(header, record) for record in records)))
     return _repacked(header, attributes, base_ms, latest, packed, len(records))
@@ -351,7 +353,12 @@ def record_timestamp(header: BatchHeader, record: Record) -> int:
     """A record's timestamp as a consumer sees it: before 1970, too."""
     if header.is_log_append_time:
         return header.max_timestamp
-    return header.base_timestamp + record.timestamp_delta
+    return _as_int64(header.base_timestamp + record.timestamp_delta)
+
+
+def _as_int64(value: int) -> int:
+    """Times and their differences wrap around, as Java's do: so each time has a difference to each other one."""
+    return (value + _WRAP // 2) % _WRAP - _WRAP // 2
 
 
 def write_varint(out: bytearray, value: int) -> None:

@@ -13,6 +13,7 @@ from typing import Final, NamedTuple
 from kraftlite.log.batch import BatchHeader, Record, empty_batch, iter_records, retained_batch
 from kraftlite.log.control import ControlType, control_type
 from kraftlite.log.indexes import AbortedTransaction, TransactionIndex
+from kraftlite.model.limits import MAX_INT64
 
 MAX_RAW_KEY: Final = 24
 """Longer keys are known by a digest, which is longer than that: the two are never taken for each other."""
@@ -134,7 +135,7 @@ class BatchFilter:
         self._transactions = transactions
         self._last_words = last_words
         self._wall_ms = wall_ms
-        self._horizon_ms = wall_ms + delete_retention_ms
+        self._horizon_ms = min(wall_ms + delete_retention_ms, MAX_INT64)
 
     def steps(self, header: BatchHeader, batch: memoryview, index: TransactionIndex, *, last: bool) -> Iterator[Kept | None]:
         """Yields None now and then (one record was looked at), and in the end the verdict.

@@ -6,11 +6,11 @@ Source: Kafka topic configs and their defaults (docs/spec/defaults.md); names an
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from typing import Any, Final
 
 from kraftlite.log.scan import BOUND_TIMES, NEED_KEYS
-from kraftlite.model.limits import MAX_INT64, MIB
+from kraftlite.model.limits import MAX_BATCH_BYTES, MAX_INT64, MIB
 
 HOUR_MS: Final = 3_600_000
 DAY_MS: Final = 24 * HOUR_MS
@@ -79,7 +79,7 @@ class LogConfig:
     @classmethod
     def from_map(cls, values: Mapping[str, str]) -> LogConfig:
         """Make a config of Kafka's topic config keys (`segment.bytes`, …). Unknown keys are ignored, missing ones take the
-        default.
+        default. No batch may be larger than followers can be sent.
 
         Raises ValueError naming key, value and what is allowed.
         """
@@ -92,7 +92,8 @@ class LogConfig:
                 known[name] = parse(text)
             except ValueError as error:
                 raise ValueError(f"{key}={text!r}: {error}") from None
-        return cls(**known)
+        found = cls(**known)
+        return found if found.max_message_bytes <= MAX_BATCH_BYTES else replace(found, max_message_bytes=MAX_BATCH_BYTES)
 
 
 def _integer(text: str) -> int:

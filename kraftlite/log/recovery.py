@@ -101,7 +101,7 @@ class Loader:
                 log_start_offset, recovery_point = stated.start, stated.end
             elif recovery_point == 0 and not bases_of(names):
                 log_start_offset = 0  # of an older topic of this name
-        deleted = remove_leftovers(self.disk, self.directory, keep_deleted=deleting)
+        deleted = remove_leftovers(self.disk, self.directory, self.tp, self.tracer, keep_deleted=deleting)
         segments = self._find_segments(log_start_offset)
         epochs, trusted = self._load_epochs(segments, log_start_offset, clean)
         # At a boundary the segment before it counts as unflushed: its indexes may not have been part of the last flush.

@@ -16,6 +16,8 @@ from typing import Any, Literal
 from kraftlite.model.limits import MAX_INT32, MAX_INT64
 from kraftlite.model.shown import shown
 
+_LONGEST_NUMBER = 400
+"""Zeros in front count: who reads a value again by `int` takes no more than 4300 digits."""
 _DECIMAL = re.compile(r"[+-]?(?:[0-9]{1,400}\.?[0-9]{0,400}|\.[0-9]{1,400})(?:[eE][+-]?[0-9]{1,5})?")
 
 
@@ -182,7 +184,7 @@ def _parse_int(kind: ConfigType, text: str) -> int:
     low, high = _INT_RANGES[kind]
     digits = text[1:] if text[:1] in "+-" else text
     digits = digits.lstrip("0") or digits[-1:]
-    if not (digits.isascii() and digits.isdigit()) or len(digits) > len(str(MAX_INT64)):
+    if not (digits.isascii() and digits.isdigit()) or len(digits) > len(str(MAX_INT64)) or len(text) > _LONGEST_NUMBER:
         raise ValueError(f"allowed is a whole number from {low} to {high}")
     value = -int(digits) if text[0] == "-" else int(digits)
     if not low <= value <= high:

@@ -96,7 +96,10 @@ MAX_FORWARD_MS: Final = 60_000
 """The time for which a broker tries to hand an admin request to the controller, whatever the client allows. As in Kafka."""
 
 # rpc: one message carries at most a raft or replica fetch response and its head
-RPC_MAX_MESSAGE_BYTES: Final = 64 * MIB
+RPC_MAX_MESSAGE_BYTES: Final = 128 * MIB
+MAX_BATCH_BYTES: Final = 112 * MIB
+"""The largest record batch, whatever `max.message.bytes` says: a follower gets it in one message, and beside it what there is to
+say of other partitions. A client that sends as much as brokers take by default (`socket.request.max.bytes`) stays below."""
 RPC_MAX_REQUEST_BYTES: Final = 4 * MIB
 """No request carries record bytes; the largest is the first of a fetch session, with thirty bytes for a partition."""
 RPC_MAX_REQUEST_ITEMS: Final = 100_000

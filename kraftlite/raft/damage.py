@@ -24,7 +24,7 @@ from typing import Final
 
 from kraftlite.log.batch import HEADER_BYTES, MAGIC, BatchHeader, check_crc, parse_header
 from kraftlite.model.errors import Fault
-from kraftlite.model.limits import MIB, RPC_MAX_MESSAGE_BYTES
+from kraftlite.model.limits import MIB
 from kraftlite.raft.flush_mark import FILE_NAME as FLUSH_MARK
 from kraftlite.raft.flush_mark import read_flush_mark
 from kraftlite.raft.snapshots import parse_snapshot_name
@@ -32,8 +32,8 @@ from kraftlite.runtime.ports import Disk, File
 
 _MAGIC_AT: Final = 16
 _MAX_STEP: Final = 1 << 31
-_MAX_BATCH_BYTES: Final = RPC_MAX_MESSAGE_BYTES
-"""A batch that claims to be larger is no batch: no leader could have sent it."""
+_MAX_BATCH_BYTES: Final = 64 * MIB
+"""A batch that claims to be larger is no batch: no controller writes one."""
 _PIECE_BYTES: Final = MIB
 
 

@@ -13,7 +13,7 @@ from uuid import UUID
 
 from kraftlite.model.errors import ApiError, ErrorCode, Fault, HalfChanged
 from kraftlite.model.ids import NodeId
-from kraftlite.model.limits import MAX_INT32
+from kraftlite.model.limits import MAX_BATCH_BYTES, MAX_INT32
 from kraftlite.model.messages.replica import ReplicaFetchPartition, ReplicaFetchRequest, ReplicaFetchResult
 from kraftlite.model.topic_partition import TopicPartition
 from kraftlite.model.tuning import Tuning
@@ -347,7 +347,7 @@ class FetchServer:
         """
         results: list[ReplicaFetchResult] = []
         payload: list[bytes] = []
-        left, urgent, more_left = request.max_bytes, False, False
+        left, urgent, more_left = min(request.max_bytes, MAX_BATCH_BYTES), False, False
         if final:
             session.look_at_overdue(now_ms)
         told_ms = now_ms if request.max_wait_ms <= 0 else now_ms - AHEAD_PATIENCE_MS

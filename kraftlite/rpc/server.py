@@ -13,6 +13,7 @@ from typing import Any, Final, Generic
 from kraftlite.model.errors import ApiError, ErrorCode, Fault
 from kraftlite.model.ids import Endpoint
 from kraftlite.model.limits import (
+    RPC_MAX_MESSAGE_BYTES,
     RPC_MAX_REQUESTS_PER_STREAM,
     RPC_MAX_UNREAD_BYTES,
     RPC_MAX_UNREAD_BYTES_PER_STREAM,
@@ -206,6 +207,12 @@ class RpcServer:
         finally:
             self._in_flight -= 1
 
+    def too_large(self, method: AnyMethod, size: int) -> str:
+        """Return what the caller is told of an answer that no message holds."""
+        told = f"the answer has {size} bytes, and a message {RPC_MAX_MESSAGE_BYTES} at most"
+        self._tracer.emit(RpcRequestFailed(method=str(method), error=told, trace=""))
+        return told
+
     def _fault_or_failure(self, method: AnyMethod, error: Exception) -> str:
         """Return what the caller is told of a handler that broke."""
         if isinstance(error, Fault):
@@ -304,6 +311,9 @@ class _ServerStream(Generic[Req, Res]):
         else:
             head = await self._server.coding.encode(self._responses, result)
             frame = codec.encode_head_frame(correlation_id, head, self._responses.payload(result))
+        if len(frame) > RPC_MAX_MESSAGE_BYTES:  # gRPC would refuse it, and answer nobody on this stream any more
+            told = self._server.too_large(self._method, len(frame))
+            frame = codec.encode_failure_frame(correlation_id, told)
         self._send(frame)
 
     def _has_room(self) -> bool:

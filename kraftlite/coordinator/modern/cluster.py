@@ -6,7 +6,7 @@ from typing import Final
 
 from kraftlite.coordinator.config import GroupConfig
 from kraftlite.metadata.image import MetadataImage, TopicsImage
-from kraftlite.model.group_configs import ASSIGNMENT_INTERVAL, HEARTBEAT_INTERVAL, SESSION_TIMEOUT
+from kraftlite.model.group_configs import ASSIGNMENT_INTERVAL, GROUP_CONFIGS, HEARTBEAT_INTERVAL, SESSION_TIMEOUT
 
 GROUP_RESOURCE: Final = 32
 """`ConfigResource.Type.GROUP`."""
@@ -45,4 +45,10 @@ class Cluster:
 
     def _own(self, group_id: str, key: str, default: int) -> int:
         value = self.image.configs.get(GROUP_RESOURCE, group_id).get(key)
-        return int(value) if value is not None and value.isdecimal() else default
+        if value is None:
+            return default
+        try:
+            found: int = GROUP_CONFIGS[key].parse(value)
+        except ValueError:  # which no controller lets pass
+            return default
+        return found

@@ -121,8 +121,8 @@ class LogDoubted(LogEvent):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SegmentSetAside(LogEvent):
-    """The log does not reach as far as was promised, and others have what is missing: its last segment is kept in `file`, which
-    nothing reads, and fetched anew."""
+    """A segment is kept in `file`, which nothing reads: the last one of a log that does not reach as far as was promised (it is
+    fetched anew from others), or a compacted one that was damaged before it took its place."""
 
     event: ClassVar[str] = "log.segment_set_aside"
     level: ClassVar[str] = "warning"

@@ -380,6 +380,15 @@ def test_cp_40_delete_offsets_of_other_protocols_only_when_empty() -> None:
     assert w.offset("t", 0) == (-1, NONE)
 
 
+def test_cp_40_consumers_that_do_not_say_what_they_read_may_read_anything() -> None:
+    """As Kafka's ClassicGroup.isSubscribedToTopic has it."""
+    w = GroupWorld()
+    ids = w.stable(1, protocols={"range": b"\x00"})
+    w.commit({("t", 0): 1}, member_id=ids[0], generation=1)
+    assert w.answers[w.delete_offsets(("t", 0), ("u", 0))] == (ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC,) * 2
+    assert w.offset("t", 0) == (1, NONE)
+
+
 def test_a_record_that_cannot_be_read_is_not_passed_over() -> None:
     w = GroupWorld()
     with pytest.raises(ApiError, match="CORRUPT_MESSAGE"):

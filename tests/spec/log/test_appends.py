@@ -12,8 +12,10 @@ from kraftlite.log.batch import Record, build_batch, check_crc, iter_records, pa
 from kraftlite.log.config import LogConfig
 from kraftlite.log.control import EndTxnMarker, KRaftVersion, LeaderChange, control_batch
 from kraftlite.log.log import AppendOrigin, Log, RecordsRejected, UnexpectedAppend
+from kraftlite.log.validation import check_size
 from kraftlite.model.errors import ApiError, ErrorCode
 from kraftlite.model.ids import NodeId
+from kraftlite.model.limits import MAX_BATCH_BYTES, MAX_INT32
 from tests.harness.disk import MemDisk
 from tests.harness.log_support import DIR, NOW, append, batch, end_txn, everything, open_log, values
 
@@ -43,6 +45,15 @@ def test_lg_09_crc_and_sizes() -> None:
     refused(log, ErrorCode.MESSAGE_TOO_LARGE, batch("x" * 600))
     refused(log, ErrorCode.RECORD_LIST_TOO_LARGE, batch("x" * 400))
     refused(log, ErrorCode.INVALID_RECORD, batch("abc")[:-1])
+
+
+@pytest.mark.parametrize("allowed", [MAX_BATCH_BYTES - 1, MAX_BATCH_BYTES, MAX_BATCH_BYTES + 1, MAX_INT32])
+def test_lg_09_no_batch_is_larger_than_what_followers_can_be_sent(allowed: int) -> None:
+    config = LogConfig.from_map({"max.message.bytes": str(allowed)})
+    most = min(allowed, MAX_BATCH_BYTES)
+    check_size(most, config, AppendOrigin.CLIENT)
+    with pytest.raises(ApiError, match=f"MESSAGE_TOO_LARGE.* max.message.bytes allows {most}"):
+        check_size(most + 1, config, AppendOrigin.CLIENT)
 
 
 def test_lg_10_invalid_records() -> None:

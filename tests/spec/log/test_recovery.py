@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import struct
 
 import pytest
 
+from kraftlite.log.batch import iter_headers
 from kraftlite.log.config import LogConfig
 from kraftlite.log.log import Log
 from kraftlite.model.errors import Fault
 from kraftlite.runtime.trace import ListTracer
-from kraftlite.runtime.trace.log import LogRecovered
+from kraftlite.runtime.trace.log import LogRecovered, SegmentSetAside
 from tests.harness.disk import MemDisk
 from tests.harness.log_support import DIR, append, batch, everything, open_log, values
 
@@ -220,6 +222,38 @@ def test_lg_29_a_swap_replaces_all_segments_that_it_covers() -> None:
     disk.write_file_atomically(f"{log_path(bases[1])}.swap", merged)
     again = open_log(disk, SMALL, clean=True)
     assert again.segment_base_offsets == bases[:2] + bases[3:] and everything(again) == before
+
+
+@pytest.mark.parametrize("damage", ["length", "offset delta", "last offset", "content", "torn", "empty"])
+def test_lg_29_a_damaged_swap_removes_nothing(damage: str) -> None:
+    disk = MemDisk()
+    log = filled(disk)
+    log.close()
+    bases = log.segment_base_offsets
+    before = everything(log)
+    swap = bytearray(disk.read_file(log_path(bases[1])) + disk.read_file(log_path(bases[2])))
+    last = [position for position, _ in iter_headers(swap)][-1]
+    match damage:
+        case "length":
+            struct.pack_into(">i", swap, 8, 7)
+        case "offset delta":
+            struct.pack_into(">i", swap, last + 23, 500)
+        case "last offset":
+            struct.pack_into(">q", swap, last, bases[4] + 1)
+        case "content":
+            swap[len(swap) // 2] ^= 1
+        case "torn":
+            del swap[-10:]
+        case "empty":
+            swap.clear()
+    disk.write_file_atomically(f"{log_path(bases[1])}.swap", bytes(swap))
+    disk.write_file_atomically(f"{log_path(bases[1])[:-4]}.index.swap", b"x")
+    tracer = ListTracer()
+    again = open_log(disk, SMALL, clean=True, tracer=tracer)
+    assert again.segment_base_offsets == bases and everything(again) == before
+    assert not [path for path in disk.tree(DIR) if path.endswith(".swap")]
+    (told,) = [event for event in tracer.events if isinstance(event, SegmentSetAside)]
+    assert told.file.endswith(".swap.1-damaged") and disk.read_file(told.file) == bytes(swap) and told.size_bytes == len(swap)
 
 
 def test_lg_30_a_log_that_ends_below_its_start_restarts_empty_there() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import pytest
 from kraftlite.cli.group_reset import Reset, clamp, datetime_ms, duration_ms, read_csv
 from kraftlite.cli.group_view import columns
 from kraftlite.cli.groups import assignment_text
+from kraftlite.cli.times import since
 
 
 def test_to_28_durations() -> None:
@@ -27,6 +29,12 @@ def test_to_28_datetimes() -> None:
     assert datetime_ms("1970-01-01T01:00:00+01:00") == 0
     with pytest.raises(click.UsageError, match="--to-datetime"):
         datetime_ms("yesterday")
+
+
+def test_to_28_a_datetime_is_exact_to_the_millisecond() -> None:
+    for ms in range(0, 4_000_000_000_000, 1_000_000_007):
+        text = datetime.fromtimestamp(ms // 1000, UTC).replace(microsecond=ms % 1000 * 1000).isoformat()
+        assert datetime_ms(text) == ms and since(text, 0) == ms
 
 
 def test_to_28_exactly_one_scenario() -> None:

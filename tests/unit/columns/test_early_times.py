@@ -31,3 +31,12 @@ def test_compaction_keeps_times_before_1970(horizon: int | None) -> None:
     header = parse_header(rest)
     assert [record_timestamp(header, it) for it in iter_records(rest)] == [-86_400_000, -86_397_000]
     assert header.max_timestamp == -1
+
+
+@pytest.mark.parametrize("sent_ms", [1_700_000_000_000, 0, -86_400_000, -(2**53)])
+def test_a_delete_horizon_in_a_far_future_hides_no_time(sent_ms: int) -> None:
+    """The difference may be beyond 64 bits: it wraps around, as with Kafka's clients."""
+    data = build_batch([Record(b"k", None)], timestamp_ms=sent_ms)
+    rest = retained_batch(parse_header(data), list(iter_records(data)), delete_horizon_ms=2**63 - 1)
+    assert [it["timestamp"] for it in rows(parse(rest))] == [sent_ms * 1000]
+    assert rows(parse(rest)) == expected(rest)
