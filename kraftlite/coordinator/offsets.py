@@ -340,7 +340,8 @@ class Offsets:
         """Delete offsets (CP-40). The answer is a tuple of `ErrorCode`, one per partition. A live consumer group keeps the
         offsets of what it reads."""
         group_id, subscribed = request.group_id, self._subscribed(request.group_id)
-        results = [ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC if tp.topic in subscribed else _NONE for tp in request.partitions]
+        refused = ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC
+        results = [refused if subscribed is None or tp.topic in subscribed else _NONE for tp in request.partitions]
         known = self._partitions_of(group_id)
         pairs = zip(request.partitions, results, strict=True)
         gone = [*dict.fromkeys(tp for tp, result in pairs if result is _NONE and tp in known)]
@@ -351,17 +352,18 @@ class Offsets:
 
         self._forget(group_id, gone, deleted)
 
-    def _subscribed(self, group_id: str) -> frozenset[str]:
-        """Return the topics that the members of a group read. ApiError when there is no such group, or when that is not known."""
+    def _subscribed(self, group_id: str) -> frozenset[str] | None:
+        """Return the topics that the consumers of a group read; None when that is not known: any. ApiError when there is no such
+        group, or when its members are no consumers."""
         if group_id in self._consumers.by_id:
             return frozenset(self._consumers.living(group_id).subscribed_topics())
         group = self._existing(group_id)
         if group.state is GroupState.EMPTY:
             return frozenset()
-        topics = group.subscribed_topics()
-        if group.protocol_type != CONSUMER or topics is None:
+        if group.protocol_type != CONSUMER:
             raise ApiError(ErrorCode.NON_EMPTY_GROUP, f"group {group.group_id} is {group.state.value}")
-        return frozenset(topics)
+        topics = group.subscribed_topics()
+        return None if topics is None else frozenset(topics)
 
     def _forget(self, group_id: str, partitions: Sequence[TopicPartition], tell: Then = nothing) -> None:
         self._bury(group_id, partitions, [], nothing, tell)

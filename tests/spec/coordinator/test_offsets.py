@@ -370,6 +370,17 @@ def test_cp_40_delete_offsets() -> None:
     assert [w.offset("read", 0)[0], w.offset("old", 0)[0], w.offset("old", 1)[0]] == [1, -1, 1]
 
 
+def test_cp_40_consumers_whose_subscriptions_are_not_known_may_read_any_topic() -> None:
+    """Kafka answers it for each partition, and not for the group: metadata that cannot be read, or no protocol chosen yet."""
+    w = GroupWorld()
+    ids = w.stable(1, protocols={"range": b"\xff"})
+    w.commit({("t", 0): 1}, member_id=ids[0], generation=1)
+    refused = ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC
+    assert w.answers[w.delete_offsets(("t", 0), ("u", 0))] == (refused, refused)
+    w.leave(*ids)
+    assert w.answers[w.delete_offsets(("t", 0))] == (NONE,)
+
+
 def test_cp_40_delete_offsets_of_other_protocols_only_when_empty() -> None:
     w = GroupWorld()
     ids = w.stable(1, protocol_type="connect", protocols={"v1": b"opaque"})
