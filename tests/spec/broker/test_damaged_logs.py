@@ -12,7 +12,7 @@ from collections.abc import Callable
 import pytest
 
 from kraftlite.log import checkpoints
-from kraftlite.log.batch import iter_batches
+from kraftlite.log.batch import check_crc, iter_batches
 from kraftlite.log.config import LogConfig
 from kraftlite.log.log import Log
 from kraftlite.log.statements import STATEMENTS, Statement, Statements
@@ -27,6 +27,16 @@ A0, A1 = TopicPartition("a", 0), TopicPartition("a", 1)
 SMALL = LogConfig(segment_bytes=600, index_interval_bytes=100)
 COUNT = 24
 HERE = "/d1/a-0"
+
+
+def fetched_to(log: Log) -> int:
+    """The end of what a follower gets that begins where the log does."""
+    offset = log.log_start_offset
+    while data := log.read(offset, 1 << 20, up_to=log.leo):
+        *_, (last, batch) = iter_batches(data)
+        assert check_crc(batch, last)
+        offset = last.next_offset
+    return offset
 
 
 async def filled(*, clean: bool, config: LogConfig = SMALL) -> Logs:
@@ -311,6 +321,7 @@ async def test_lg_54_a_person_can_go_on_with_what_is_left(name: str) -> None:
     assert logs.bed.events("broker.loss_accepted")
     log = opened(logs, A0)
     assert log.leo == 2 * COUNT
+    assert fetched_to(log) == log.leo, "a follower comes to the end before anybody writes"
     append(log, "next", epoch=2)
     found = values(log)
     assert found[-1] == (2 * COUNT, b"next")
