@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Protocol
@@ -237,8 +237,7 @@ class BrokerMetadataPublisher:
         configs = update.configs
         self._show(update)
         if update.topics is not None and configs is not None:
-            for topic in self._topics_of(configs):
-                self._replicas.announce_log_config(topic, self._configs.log_config_for(topic))
+            yield from self._each(self._topics_of(configs), self._replicas.announce_log_config)
         if update.topics is not None:
             update = yield from self._apply_topics(update, update.topics)
             assert update.topics is not None
@@ -246,7 +245,7 @@ class BrokerMetadataPublisher:
                 coordinator.replicas_applied(update.topics, update.image)
         image = update.image
         if configs is not None:
-            self._apply_configs(configs)
+            yield from self._apply_configs(configs)
             for coordinator in self._coordinators:
                 coordinator.configs_applied(image)
         yield from self._replicas.handle_image_steps(image)
@@ -284,21 +283,30 @@ class BrokerMetadataPublisher:
             if update.topics is not None:
                 self._replicas.add_delta(update.topics, update.image)
 
-    def _apply_configs(self, changed: tuple[tuple[int, str], ...]) -> None:
+    def _apply_configs(self, changed: tuple[tuple[int, str], ...]) -> Iterator[None]:
         if any(self._configs.concerns_this_broker(kind, name) for kind, name in changed):
             self._replicas.update_broker_values(self._configs.broker_values())
             self._on_broker_values(self._configs.broker_values())
         for kind, name in changed:
             if kind == ConfigResourceType.TOPIC:
                 self._on_topic_values(name, self._configs.topic_values(name))
-        for topic in self._topics_of(changed):
-            self._replicas.update_log_config(topic, self._configs.log_config_for(topic))
+        yield from self._each(self._topics_of(changed), self._replicas.update_log_config)
 
-    def _topics_of(self, changed: tuple[tuple[int, str], ...]) -> list[str]:
-        """List the topics whose logs go by one of these resources."""
+    def _each(self, topics: Mapping[str, int], tell: Callable[[str, LogConfig], None]) -> Iterator[None]:
+        """Tell the configuration of topic after topic, with a pause after every `partitions_per_step` logs."""
+        at_once, count = self._ports.tuning.partitions_per_step, 0
+        for topic, logs in topics.items():
+            if count >= at_once:
+                count = 0
+                yield
+            tell(topic, self._configs.log_config_for(topic))
+            count += logs
+
+    def _topics_of(self, changed: tuple[tuple[int, str], ...]) -> Mapping[str, int]:
+        """The topics whose logs go by one of these resources, in the order of their names, with a number of logs each."""
         if any(self._configs.concerns_this_broker(kind, name) for kind, name in changed):
-            return sorted({log.tp.topic for log in self._log_dirs.logs()})
-        return sorted({name for kind, name in changed if kind == ConfigResourceType.TOPIC})
+            return dict(sorted(Counter(log.tp.topic for log in self._log_dirs.logs()).items()))
+        return dict.fromkeys(sorted({name for kind, name in changed if kind == ConfigResourceType.TOPIC}), 1)
 
     def _refresh_registration(self, image: MetadataImage) -> None:
         """ML-25: a registration from before directories were known says none; say them now."""

@@ -155,6 +155,7 @@ def _check(error: Any) -> None:
 
 def _json_line(message: Any) -> bytes:
     kind, timestamp = message.timestamp()
+    headers = [(name, _text(content)) for name, content in message.headers() or []]
     value = {
         "topic": message.topic(),
         "partition": message.partition(),
@@ -162,7 +163,8 @@ def _json_line(message: Any) -> bytes:
         "timestamp": timestamp if kind else None,
         "key": _text(message.key()),
         "value": _text(message.value()),
-        "headers": {name: _text(content) for name, content in message.headers() or []},
+        "headers": dict(headers),
+        "header_list": [part for header in headers for part in header],
     }
     return (json.dumps(value, ensure_ascii=False) + "\n").encode()
 

@@ -170,7 +170,11 @@ def supervise(directory: Path) -> None:
         click.echo("stopping …", err=True)
         with local_errors():
             _stop_page(directory)
-            _report_late(local.down(directory, by=author("cli")))
+            _report_late(local.down(directory, by=author("cli"), on_wait=_say_waiting))
+
+
+def _say_waiting() -> None:
+    click.echo("another command is changing this cluster (up, or one that adds or removes a node); waiting for it …", err=True)
 
 
 def _report_late(late: list[int]) -> None:
@@ -353,7 +357,7 @@ def down(data_dir: Path | None, wipe: bool, output: str) -> None:
     directory = data_dir_of(data_dir)
     with local_errors():
         _stop_page(directory)
-        late = local.down(directory, wipe=wipe, by=author("cli"))
+        late = local.down(directory, wipe=wipe, by=author("cli"), on_wait=_say_waiting)
     _report_late(late)
     if output == "json":
         print_json({"stopped": True, "wiped": wipe, "killed": late})

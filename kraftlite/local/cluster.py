@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
-import shutil
 import signal
 import subprocess
 import sys
@@ -17,6 +15,7 @@ from kraftlite.local import process
 from kraftlite.local.faults import forget_links
 from kraftlite.local.layout import added_to_files, plan, with_metrics_ports, write_files
 from kraftlite.local.ledger import PYTHON, Ledger, author
+from kraftlite.local.ready import PATIENCE, READY_TIMEOUT_S, size_of, wait_ready
 from kraftlite.local.secure import create, first_credentials, formatted
 from kraftlite.local.state import (
     STARTING_NAME,
@@ -26,8 +25,8 @@ from kraftlite.local.state import (
     LocalNode,
     load,
     locked,
+    locked_within,
     save,
-    update_node,
 )
 from kraftlite.local.supervised import let_start, wait_answer
 from kraftlite.local.wipe import remove_files
@@ -35,19 +34,14 @@ from kraftlite.model.faults import KINDS
 from kraftlite.model.ids import METADATA_TOPIC
 from kraftlite.obs.faults import INJECTED, Author
 
-READY_TIMEOUT_S = 60.0
-"""The wait for a node's next sign of life while it starts; it may take three times that in all, as on a busy machine."""
 STOP_TIMEOUT_S = 60.0
 KILL_TIMEOUT_S = 10.0
 """The wait for a process that was killed to be gone."""
 LAUNCH_TIMEOUT_S = 60.0
 WITH_THE_PROCESS = tuple(kind for kind in INJECTED if KINDS[kind].family != "network")
 """The faults that end with the process of their node. Those of its links have another end, which lasts."""
-_PATIENCE = 3
-_LITTLE_SPACE = 1 << 20
-"""Bytes of free disk below which a node cannot even say what is wrong."""
-_LOOKED_AT_BYTES = 1 << 20
-"""The part, at its end, of what a node has said that is looked at."""
+OTHERS_TIMEOUT_S = 300.0
+"""The wait of `down` for a command that is changing the cluster: longer than `up` takes on a busy machine."""
 DEFAULT_CONTROLLERS = 3
 DEFAULT_BROKERS = 3
 
@@ -183,23 +177,24 @@ def start(
     if not nodes:
         return cluster
     data_dir = Path(cluster.data_dir)
-    offsets = {node.id: _size(node.log_path) for node in nodes}
+    offsets = {node.id: size_of(node.log_path) for node in nodes}
     if not format_first and not joining:
         for node, directory in _without_disk(nodes).items():
             raise LocalError(_lost(node, directory))
     supervised = [node for node in nodes if node.is_supervised]
     own = [node for node in nodes if node not in supervised]
     let_start(supervised)
-    with process.uninterrupted():  # a process whose id is not written down nobody could stop
-        pids = _launch(cluster, own, format_first=format_first, joining=joining) if own else {}
-        with locked(data_dir / ".cluster.lock"):
-            current = load(data_dir)
-            started = {
-                node_id: replace(current.node(node_id), pid=pid, mark=process.start_mark(pid) or "gone")
-                for node_id, pid in pids.items()
-            }
-            current = replace(current, nodes=tuple(started.get(node.id, node) for node in current.nodes))
-            save(current)
+    # A process whose id is not written down nobody could stop.
+    with process.uninterrupted(), locked(data_dir / ".cluster.lock"):
+        current = load(data_dir)
+        still = [node for node in own if current.node(node.id).state == process.STOPPED]
+        pids = _launch(cluster, still, format_first=format_first, joining=joining) if still else {}
+        started = {
+            node_id: replace(current.node(node_id), pid=pid, mark=process.start_mark(pid) or "gone")
+            for node_id, pid in pids.items()
+        }
+        current = replace(current, nodes=tuple(started.get(node.id, node) for node in current.nodes))
+        save(current)
     by = by or author(PYTHON)
     with contextlib.suppress(LocalError):  # a node that does not answer now ends its half when its time is over
         forget_links(data_dir, [node.id for node in nodes], by=by)
@@ -207,8 +202,8 @@ def start(
     for node in nodes:
         ledger.end(node.id, how)
     if wait:
-        _wait_ready([current.node(node.id) for node in own], offsets)
-        wait_answer(current, supervised, READY_TIMEOUT_S * _PATIENCE)
+        wait_ready([current.node(node.id) for node in own], offsets)
+        wait_answer(current, supervised, READY_TIMEOUT_S * PATIENCE)
     return current
 
 
@@ -275,74 +270,6 @@ def _launch(cluster: LocalCluster, nodes: Sequence[LocalNode], *, format_first: 
         lines = [line for line in done.stderr.splitlines() if line.strip()]
         raise LocalError(f"the nodes could not be started: {lines[-1] if lines else 'no reason was given'}")
     return {int(node_id): int(pid) for node_id, pid in json.loads(done.stdout)["pids"].items()}
-
-
-def _size(path: Path) -> int:
-    try:
-        return path.stat().st_size
-    except FileNotFoundError:
-        return 0
-
-
-def _wait_ready(nodes: Sequence[LocalNode], offsets: Mapping[int, int]) -> None:
-    waiting = {node.id: node for node in nodes}
-    sizes = dict(offsets)
-
-    def settled() -> bool:
-        for node in list(waiting.values()):
-            if _says_started(node, offsets[node.id]):
-                del waiting[node.id]
-            elif node.state == process.STOPPED:
-                raise LocalError(
-                    f"node {node.id} ended while starting: {_last_line(node, offsets[node.id])} (see {node.log_path})"
-                )
-        return not waiting
-
-    for _ in range(_PATIENCE):
-        if process.wait_until(settled, READY_TIMEOUT_S):
-            return
-        grown = {node.id: _size(node.log_path) for node in waiting.values()}
-        if all(grown[node_id] == sizes[node_id] for node_id in grown):
-            break
-        sizes.update(grown)
-    first = next(iter(waiting.values()))
-    why = _without_controllers(Path(first.directory).parent) or f"; its last words: {_last_line(first, offsets[first.id])}"
-    names = ", ".join(str(node_id) for node_id in waiting)
-    raise LocalError(f"node {names} runs and is not ready yet{why} (see {first.log_path}, and kraftlite ps)")
-
-
-def _without_controllers(data_dir: Path) -> str:
-    """The usual reason why a node waits: nobody elects a leader. Empty when that is not it."""
-    controllers = [node for node in load(data_dir).nodes if node.is_controller]
-    running = sum(node.state == process.RUNNING for node in controllers)
-    if running > len(controllers) // 2:
-        return ""
-    return f"; only {running} of {len(controllers)} controllers run, which is no majority"
-
-
-def _says_started(node: LocalNode, offset: int) -> bool:
-    """The line that testcontainers waits for, too."""
-    return "Kafka Server started" in _log_since(node, offset)
-
-
-def _log_since(node: LocalNode, offset: int) -> str:
-    try:
-        with node.log_path.open("rb") as log:
-            log.seek(max(offset, log.seek(0, os.SEEK_END) - _LOOKED_AT_BYTES))
-            return log.read(_LOOKED_AT_BYTES).decode("utf-8", "replace")
-    except FileNotFoundError:
-        return ""
-
-
-def _last_line(node: LocalNode, offset: int) -> str:
-    lines = [line for line in _log_since(node, offset).splitlines() if line.strip()]
-    reasons = [line.removeprefix("kraftlite: ") for line in lines if line.startswith("kraftlite: ")]
-    if lines:
-        return ("; ".join(reasons) or lines[-1])[:1000]
-    with contextlib.suppress(OSError):
-        if shutil.disk_usage(node.directory).free < _LITTLE_SPACE:
-            return "it said nothing; the disk is full"
-    return "it said nothing"
 
 
 def kill(data_dir: Path, node_id: int, number: signal.Signals, *, by: Author | None = None) -> LocalNode:
@@ -460,29 +387,47 @@ def _kill(nodes: Sequence[LocalNode]) -> None:
     process.wait_until(lambda: all(node.state == process.STOPPED for node in nodes), KILL_TIMEOUT_S)
 
 
-def down(data_dir: Path, *, wipe: bool = False, by: Author | None = None) -> list[int]:
+def down(
+    data_dir: Path,
+    *,
+    wipe: bool = False,
+    by: Author | None = None,
+    on_wait: Callable[[], None] = lambda: None,
+    patience_s: float = OTHERS_TIMEOUT_S,
+) -> list[int]:
     """Stop brokers, then controllers (which the brokers' controlled shutdown needs). Returns the ids that took too long and were
     killed.
 
-    The ledger of faults notes it, but for a cluster that is wiped.
+    The ledger of faults notes it, but for a cluster that is wiped. An `up` that is under way, or a change of the nodes, goes
+    before: `on_wait` is told of it. Raises LocalError when that does not end within `patience_s`.
 
     `wipe` removes what `up` and the nodes wrote, and the directory itself when nothing else is in it. Then all nodes are killed
     at once: whatever they would bring into order and write first is removed.
     """
     data_dir = data_dir.absolute()
-    cluster = load(data_dir)
-    refuse_containers(cluster, "down")
-    if not wipe:
+    load(data_dir)  # where no cluster is, no file of a lock is made
+    with locked_within(data_dir / ".up.lock", patience_s, on_wait):
+        cluster = load(data_dir)
+        refuse_containers(cluster, "down")
+        if wipe:
+            with locked(data_dir / ".cluster.lock"):
+                cluster = load(data_dir)
+                _kill(cluster.nodes)
+                remove_files(data_dir, cluster)
+            return []
         _note_down(cluster, Ledger(data_dir, by or author(PYTHON)))
-    if wipe:
-        _kill(cluster.nodes)
-        remove_files(data_dir, cluster)
-        return []
-    late = stop_nodes([node for node in cluster.nodes if node.is_broker and not node.is_controller])
-    late += stop_nodes([node for node in cluster.nodes if node.is_controller])
-    for node in cluster.nodes:
-        update_node(data_dir, node.id, pid=None, mark=None)
+        late = stop_nodes([node for node in cluster.nodes if node.is_broker and not node.is_controller])
+        late += stop_nodes([node for node in cluster.nodes if node.is_controller])
+        _forget_stopped(data_dir)
     return late
+
+
+def _forget_stopped(data_dir: Path) -> None:
+    """Nodes that have no process have no id of one. A node that somebody has started again meanwhile keeps its own."""
+    with locked(data_dir / ".cluster.lock"):
+        now = load(data_dir)
+        gone = {node.id for node in now.nodes if node.state == process.STOPPED}
+        save(replace(now, nodes=tuple(replace(it, pid=None, mark=None) if it.id in gone else it for it in now.nodes)))
 
 
 def refuse_containers(cluster: LocalCluster, instead: str) -> None:

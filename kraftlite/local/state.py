@@ -7,7 +7,7 @@ import fcntl
 import json
 import os
 import signal
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any
@@ -314,16 +314,60 @@ def _targets(cluster: LocalCluster) -> list[dict[str, Any]]:
 
 @contextlib.contextmanager
 def locked(path: Path) -> Iterator[None]:
-    """An exclusive lock on a file, created if need be, for as long as the block runs."""
-    try:
+    """An exclusive lock on a file, created if need be with its directory, for as long as the block runs."""
+    with contextlib.suppress(OSError):  # which opening the file says better
         path.parent.mkdir(parents=True, exist_ok=True)
-        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-    except OSError as error:
-        raise LocalError(f"{path.parent} cannot be used as the directory of a cluster: {error.strerror or error}") from None
+    fd = _lock(path, lambda fd: fcntl.flock(fd, fcntl.LOCK_EX))
     try:
-        fcntl.flock(fd, fcntl.LOCK_EX)
         yield
     finally:
+        os.close(fd)
+
+
+@contextlib.contextmanager
+def locked_within(path: Path, timeout_s: float, on_wait: Callable[[], None]) -> Iterator[None]:
+    """The same in a directory that is there; `on_wait` is told when somebody else has the lock. Raises LocalError when it is not
+    free within the time."""
+
+    def is_taken(fd: int) -> bool:
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+        return True
+
+    def wait(fd: int) -> None:
+        if is_taken(fd):
+            return
+        on_wait()
+        if not process.wait_until(lambda: is_taken(fd), timeout_s):
+            raise LocalError(
+                f"another command has been changing the cluster in {path.parent} for {timeout_s:.0f} s (up, add-broker, "
+                "add-controller, remove-broker or remove-controller): wait for it, or end it with Ctrl-C"
+            )
+
+    fd = _lock(path, wait)
+    try:
+        yield
+    finally:
+        os.close(fd)
+
+
+def _lock(path: Path, wait: Callable[[int], None]) -> int:
+    """The file, open and locked. One that was removed while this waited (the cluster was wiped) locks nobody out."""
+    while True:
+        try:
+            fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        except OSError as error:
+            raise LocalError(f"{path.parent} cannot be used as the directory of a cluster: {error.strerror or error}") from None
+        try:
+            wait(fd)
+            with contextlib.suppress(FileNotFoundError):
+                if os.path.samestat(os.fstat(fd), path.stat()):
+                    return fd
+        except BaseException:
+            os.close(fd)
+            raise
         os.close(fd)
 
 

@@ -283,6 +283,12 @@ def empty_batch(header: BatchHeader) -> bytes:
     return _repacked(header, attributes, NO_TIMESTAMP, header.max_timestamp, b"", 0)
 
 
+def placeholder_batch(offset: int, leader_epoch: int) -> bytes:
+    """A batch without records at this offset: what `empty_batch` leaves, where nothing else is known."""
+    none = (NO_TIMESTAMP, NO_TIMESTAMP, NO_PRODUCER_ID, -1, NO_SEQUENCE)
+    return empty_batch(BatchHeader(offset, 0, leader_epoch, MAGIC, 0, 0, 0, *none, 0))
+
+
 def _repacked(header: BatchHeader, attributes: int, base_ms: int, max_ms: int, packed: bytes | bytearray, count: int) -> bytes:
     batch = bytearray(HEADER_BYTES)
     length = HEADER_BYTES - LOG_OVERHEAD + len(packed)

@@ -9,7 +9,6 @@ from typing import Final
 
 from kraftlite.log.config import LogConfig
 from kraftlite.log.segment import INDEX_SUFFIX, LOG_SUFFIX, TIME_INDEX_SUFFIX, TXN_INDEX_SUFFIX, Segment, segment_path
-from kraftlite.log.stored import SegmentFile
 from kraftlite.runtime.ports import Disk
 
 CLEANED_SUFFIX: Final = ".cleaned"
@@ -28,8 +27,7 @@ class CleanedSegment(Segment):
         self._suffix = CLEANED_SUFFIX
         self._name_indexes()
         self.discard()  # what an attempt before this one may have left
-        self._file = disk.open(self.path, create=True)
-        self._open = SegmentFile(self._file)
+        self._open_file(create=True)
         self._distrust_indexes()
 
     @property

@@ -119,7 +119,7 @@ def offset_for_timestamp(segments: SegmentList, timestamp: int, start: int, up_t
 
 
 def _search(segment: Segment, timestamp: int, start: int, up_to: int, seeker: Seeker) -> TimestampOffset | None:
-    key = ("by time", segment, _cuts(segment), timestamp, start)
+    key = ("by time", segment, segment.cuts, timestamp, start)
     first = max(segment.time_index.offset_at_or_below(timestamp), start)
     for position, header in segment.headers(seeker.walks.get(key) or segment.start_for(first)):
         if header.base_offset >= up_to:
@@ -131,12 +131,6 @@ def _search(segment: Segment, timestamp: int, start: int, up_to: int, seeker: Se
                 return found if found.offset < up_to else None
     seeker.walks[key] = segment.size
     return None
-
-
-def _cuts(segment: Segment) -> int:
-    """Return how often the segment was truncated: a position from before may be none of a batch."""
-    segment.file.size()  # it is open now
-    return segment.stored(Extent(0, 0, 0)).cuts
 
 
 def _first_record(
@@ -181,7 +175,7 @@ def _max_record(
 
 
 def _scan_max(segment: Segment, start: int, seeker: Seeker) -> tuple[int, int]:
-    key = ("newest", segment, _cuts(segment), start)
+    key = ("newest", segment, segment.cuts, start)
     at, latest, offset = seeker.walks.get(key) or (segment.start_for(start), -1, -1)
     for position, header in segment.headers(at):
         seeker.walked(key, (position, latest, offset))

@@ -18,6 +18,7 @@ from kraftlite.log import checkpoints, producer_snapshots
 from kraftlite.log.batch import BatchHeader
 from kraftlite.log.config import LogConfig
 from kraftlite.log.epochs import LeaderEpochCache
+from kraftlite.log.holes import end_behind_hole
 from kraftlite.log.indexes import CorruptIndex
 from kraftlite.log.leftovers import remove_leftovers
 from kraftlite.log.producer_reload import reload_producers
@@ -119,7 +120,7 @@ class Loader:
             collect_epochs(segments, epochs, below=first_checked, max_epoch=self.max_epoch)
         leo = self._trust(segments) if clean else self._recover(segments, epochs, first, recovery_point, flushed)
         if self.promise is not None:
-            leo = self._check_end(segments, leo, log_start_offset, recovery_point)
+            leo = self._check_end(segments, epochs, leo, log_start_offset, recovery_point)
         log_start_offset = max(log_start_offset, segments.first.base_offset)
         if leo < log_start_offset:
             self._restart(segments, log_start_offset)
@@ -152,7 +153,9 @@ class Loader:
             deleted=deleted,
         )
 
-    def _check_end(self, segments: SegmentList, leo: int, log_start_offset: int, recovery_point: int) -> int:
+    def _check_end(
+        self, segments: SegmentList, epochs: LeaderEpochCache, leo: int, log_start_offset: int, recovery_point: int
+    ) -> int:
         """Check that the log reaches as far as was promised; return where it ends. Raises LogDamaged."""
         promise, last = self.promise, segments.active
         assert promise is not None
@@ -165,11 +168,8 @@ class Loader:
             return last.base_offset
         if promise.accept_loss:
             end = max(leo, log_start_offset if stated is None else max(stated.start, stated.end), recovery_point)
-            if end > leo and last.size > 0:  # an offset that was given once is not given again
-                segments.add(self._create(end))
-            elif end > leo:
-                last.unlink()
-                segments.replace_active(self._create(end))
+            if end > leo:  # an offset that was given once is not given again
+                end_behind_hole(segments, epochs, end, self._create)
             return end
         if stated is None and leo < log_start_offset and segments.size_bytes:
             raise LogDamaged(

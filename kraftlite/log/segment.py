@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 from kraftlite.log.batch import HEADER_BYTES, MAGIC, MAX_RELATIVE_OFFSET, BatchHeader, check_crc, implausible, parse_header
 from kraftlite.log.config import LogConfig
 from kraftlite.log.indexes import CorruptIndex, OffsetIndex, TimeIndex, TransactionIndex
-from kraftlite.log.stored import Extent, SegmentFile, StoredRecords
+from kraftlite.log.stored import Extent, Scan, SegmentFile, StoredRecords
 from kraftlite.model.errors import ApiError, ErrorCode
 from kraftlite.model.limits import KIB, MIB
 from kraftlite.runtime.ports import Disk, File
@@ -38,14 +38,6 @@ class Appended(NamedTuple):
     last_offset: int
     size_bytes: int
     max_timestamp: int
-
-
-class Scan(NamedTuple):
-    """The result of a scan of the whole file: it is good up to `valid_bytes`; `reason` is why not further."""
-
-    valid_bytes: int
-    next_offset: int
-    reason: str | None
 
 
 class Segment:
@@ -135,11 +127,18 @@ class Segment:
 
     @property
     def file(self) -> File:
-        if self._file is None:
-            self._file = self._disk.open(self.path, create=self._deferred)
-            self._open = SegmentFile(self._file)
-            self._deferred = False
+        return self._file if self._file is not None else self._open_file(create=self._deferred)
+
+    def _open_file(self, *, create: bool) -> File:
+        self._file = self._disk.open(self.path, create=create)
+        self._open = SegmentFile(self._file)
+        self._deferred = False
         return self._file
+
+    @property
+    def cuts(self) -> int:
+        """So many times it was truncated since its file was opened: a position from before may be none of a batch."""
+        return 0 if self._open is None else len(self._open.cuts)
 
     @property
     def offset_index(self) -> OffsetIndex:

@@ -21,6 +21,14 @@ class Extent(NamedTuple):
     readable: int
 
 
+class Scan(NamedTuple):
+    """The result of a scan of the whole file: it is good up to `valid_bytes`; `reason` is why not further."""
+
+    valid_bytes: int
+    next_offset: int
+    reason: str | None
+
+
 class SegmentFile:
     """A segment's open file. It is closed when nobody can read from it any more: the segment lets go of it when it is retired,
     stored records when they are sent or dropped. Retention, compaction and a roll therefore do not disturb a reader."""
@@ -58,11 +66,6 @@ class StoredRecords:
 
     def __len__(self) -> int:
         return self._length
-
-    @property
-    def cuts(self) -> int:
-        """So many times the file had been truncated when they were found."""
-        return self._cuts
 
     def __bytes__(self) -> bytes:
         return self.read(0, self._length)

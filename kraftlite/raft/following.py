@@ -295,12 +295,16 @@ class Following:
             return
         download.size = response.size
         download.append(response.payload)
-        if download.position == response.size:
-            try:
+        whole = download.position == response.size
+        try:
+            if whole:
                 ctx.metalog.verify(download)
-            except (Fault, ApiError) as error:
-                self._give_up(peer_id, str(error))
-                return
+            else:
+                ctx.metalog.check_ahead(download)
+        except (Fault, ApiError) as error:
+            self._give_up(peer_id, str(error))
+            return
+        if whole:
             self._download = None
             ctx.metalog.install(download)
             ctx.advance_hw(download.snapshot_id.offset)

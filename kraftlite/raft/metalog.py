@@ -290,6 +290,10 @@ class MetadataLog:
             self._note_membership()
         return self.leo
 
+    def check_ahead(self, part: PartialSnapshot) -> None:
+        """Check as much of a download as has come. Raises as `verify`."""
+        part.check_ahead(self._serde)
+
     def verify(self, part: PartialSnapshot) -> None:
         """Raises Fault or ApiError when a downloaded snapshot is not one: before the log is given up for it."""
         part.verify(self._serde)

@@ -26,6 +26,8 @@ BOOTSTRAP_SNAPSHOT_ID = OffsetAndEpoch(epoch=0, offset=0)
 """Written by the storage formatter. Local only: never offered to a peer (RF-48), never cleaned."""
 
 _NAME = re.compile(r"^(\d{20})-(\d{10})\.checkpoint(\.part|\.deleted)?$")
+_AHEAD_BYTES = 2 * MIB
+"""So much of a download is checked and made durable in one turn."""
 _BATCH_BYTES = MIB
 _BATCH_RECORDS = 1_000
 _PREFIX = struct.Struct(">qi")
@@ -132,6 +134,8 @@ class PartialSnapshot:
         self.position = 0
         self.size: int | None = None
         """The size of the whole snapshot, as the leader said with the first bytes."""
+        self._checked = 0
+        """The batches up to here are checked."""
         self._disk = disk
         self._store = store
         self._path = store.path(snapshot_id) + ".part"
@@ -146,10 +150,19 @@ class PartialSnapshot:
     def append(self, *buffers: bytes) -> None:
         self.position += self.file.pwritev(buffers, self.position)
 
+    def check_ahead(self, serde: RecordSerde) -> None:
+        """Check and make durable what has come since the last time: when the last bytes are there, little is left to do in one
+        turn. Raises Fault as `verify`."""
+        if self.position - self._checked < _AHEAD_BYTES:
+            return
+        with SnapshotReader(self._disk, self._path, serde) as reader:
+            self._checked = reader.verify_part(self._checked)
+        self.file.sync()
+
     def verify(self, serde: RecordSerde) -> None:
         """Raises Fault or ApiError(CORRUPT_MESSAGE) when these bytes are not a whole snapshot."""
         with SnapshotReader(self._disk, self._path, serde) as reader:
-            reader.verify()
+            reader.verify(self._checked)
 
     def controls(self, serde: RecordSerde) -> tuple[ControlRecord, ...]:
         with SnapshotReader(self._disk, self._path, serde) as reader:
@@ -306,20 +319,41 @@ class SnapshotReader:
             return tuple(control for control in said[1:] if control is not None)
         raise self._damaged("it does not begin with a snapshot header")
 
-    def verify(self) -> None:
-        """Check every batch without decoding records. Raises Fault as reading would."""
-        position, kind = 0, None
+    def verify(self, position: int = 0) -> None:
+        """Check every batch from the boundary `position` on, without decoding records. Raises Fault as reading would."""
+        kind: ControlRecord | None = None
         while position < self.size_bytes:
-            raw = self._read_batch(position)
-            header = parse_header(raw)
-            if not check_crc(raw, header):
-                raise self._damaged(f"the CRC of the batch at byte {position} does not match")
-            kind = self._said(position, iter_records(raw)) if header.is_control else None
-            if position == 0 and not isinstance(kind, SnapshotHeader):
-                raise self._damaged("it does not begin with a snapshot header")
-            position += len(raw)
+            kind, position = self._check(position)
         if not isinstance(kind, SnapshotFooter):
             raise self._damaged("it does not end with a snapshot footer")
+
+    def verify_part(self, position: int) -> int:
+        """Check the batches from the boundary `position` on that are there whole, but for the last of them; return where the
+        next one begins. Raises Fault."""
+        while (end := self._end_of(position)) < self.size_bytes:
+            if self._end_of(end) > self.size_bytes:
+                return position
+            _, position = self._check(position)
+        return position
+
+    def _check(self, position: int) -> tuple[ControlRecord | None, int]:
+        """Check one batch; return what its first record says if it is a control batch, and where the next one begins."""
+        raw = self._read_batch(position)
+        header = parse_header(raw)
+        if not check_crc(raw, header):
+            raise self._damaged(f"the CRC of the batch at byte {position} does not match")
+        kind = self._said(position, iter_records(raw)) if header.is_control else None
+        if position == 0 and not isinstance(kind, SnapshotHeader):
+            raise self._damaged("it does not begin with a snapshot header")
+        return kind, position + len(raw)
+
+    def _end_of(self, position: int) -> int:
+        """Return where the batch that begins there ends, which may not be there yet. Raises Fault when it says nonsense."""
+        prefix = self._file.pread(_PREFIX.size, position)
+        size = _PREFIX.unpack(prefix)[1] + _PREFIX.size if len(prefix) == _PREFIX.size else HEADER_BYTES
+        if not HEADER_BYTES <= size <= RAFT_MAX_BATCH_BYTES + MIB:
+            raise self._damaged(f"it is torn at byte {position} of {self.size_bytes}")
+        return position + size
 
     def batches(self) -> Iterator[tuple[Any, ...]]:
         decode = self._serde.decode

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from kraftlite.client.properties import settings_from
+from kraftlite.client.properties import KNOWN, settings_from
 from kraftlite.client.settings import ClientSettings
 
 DEFAULT_CLIENT_ID: Final = "kraftlite-spark"
@@ -35,7 +35,22 @@ _NOT_HONOURED: Final = {
 }
 
 
-def client_settings(options: Mapping[str, str]) -> ClientSettings:
-    """From options without their prefix `kafka.`. Raises ValueError, as `settings_from`, with the prefix before every name."""
+READING: Final = frozenset({"fetch.max.bytes", "isolation.level", "max.partition.fetch.bytes"})
+"""Options of Kafka's consumers."""
+WRITING: Final = frozenset({"acks", "compression.type", "delivery.timeout.ms", "enable.idempotence", "max.request.size"})
+"""Options of Kafka's producers."""
+
+
+def client_settings(options: Mapping[str, str], *, reads: bool) -> ClientSettings:
+    """From options without their prefix `kafka.`, of the data source (`reads`) or of the sink. Raises ValueError, as
+    `settings_from`, with the prefix before every name; also for an option that only the other side has a use for."""
     given = {name.lower(): value for name, value in options.items()}
+    others = WRITING if reads else READING
+    for name in given:
+        if name in others:
+            sides = ("writing", "source") if reads else ("reading", "sink")
+            allowed = ", ".join(f"kafka.{it}" for it in sorted(KNOWN - others))
+            raise ValueError(
+                f"kafka.{name}={given[name]!r} is for {sides[0]}, the {sides[1]} has no use for it: allowed are {allowed}"
+            )
     return settings_from({"client.id": DEFAULT_CLIENT_ID, **given}, prefix="kafka.", reasons=_NOT_HONOURED)

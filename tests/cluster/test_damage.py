@@ -244,6 +244,25 @@ def test_the_only_copy_that_lost_records_is_refused_and_the_others_are_served(cl
     shutil.rmtree(backup)
 
 
+def test_lg_54_followers_join_a_log_whose_end_was_given_up_before_anybody_writes(cluster: Cluster) -> None:
+    """They come to the end of it by fetching: there must be something to fetch behind the hole."""
+    victim, *others = cluster.brokers
+    cluster.create_topic("shorter", assignment=[[victim, *others]])
+    for other in others:
+        stop(cluster, other)
+    for _ in range(5):
+        assert cluster.produce("shorter", ["kept"], partition=0) == []
+    stop(cluster, victim)
+    path = folders(cluster, "shorter", 0)[victim]
+    last = logs(path)[-1]
+    os.truncate(last, last.stat().st_size - 10)
+    (path / "accept-data-loss").touch()
+    for broker in cluster.brokers:
+        cluster.restart(broker)
+    cluster.wait_whole("shorter")
+    assert cluster.consume("shorter", at_least=4) == ["kept"] * 4
+
+
 def refusals(log: str) -> set[str]:
     """The partitions that a node said it refuses."""
     lines = [line for line in log.splitlines() if "broker.log_refused" in line]

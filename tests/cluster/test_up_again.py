@@ -58,3 +58,27 @@ def test_an_up_that_is_interrupted_leaves_no_nodes_and_can_be_repeated(tmp_path:
             up.kill()
         run("down", "--wipe", "--data-dir", place)
     assert not place.exists()
+
+
+def test_an_up_and_a_down_at_once_leave_all_nodes_or_none(tmp_path: Path) -> None:
+    """The `down` comes while the nodes of the second `up` are launched: it stops what that `up` has started, too."""
+    place = tmp_path / "cluster"
+    first = run("up", "--detach", "--controllers", 1, "--brokers", 1, "--data-dir", place, "--json")
+    up = None
+    try:
+        assert first.returncode == 0, first.stderr
+        assert run("kill", 2, "--data-dir", place).returncode == 0
+        log = place / "node-2" / "node.log"
+        written = log.stat().st_size
+        up = subprocess.Popen(command("up", "--detach", "--data-dir", place), stderr=subprocess.PIPE, text=True)
+        wait_for("the node is launched again", lambda: log.stat().st_size > written)
+        down = run("down", "--data-dir", place)
+        assert down.returncode == 0, down.stderr
+        up.communicate(timeout=4 * PATIENCE_S)
+        assert processes_in(place) == []
+        nodes = json.loads(run("ps", "--data-dir", place, "--json").stdout)["nodes"]
+        assert {node["state"] for node in nodes} == {"stopped"}
+    finally:
+        if up is not None and up.poll() is None:
+            up.kill()
+        run("down", "--wipe", "--data-dir", place)

@@ -80,8 +80,13 @@ def whole(bits: int) -> Callable[[str], int]:
     return read
 
 
+KAFKA_VERSION: Final = "4.3.1"
+"""The release whose tools these stand for, and are compared with."""
+
+
 def kafka_version() -> str:
-    return f"4.1.0 (kraftlite {__version__})"
+    """Kafka's tools print the version alone: a script that takes the first word gets what theirs say."""
+    return f"{KAFKA_VERSION} (kraftlite {__version__})"
 
 
 def addresses(options: argparse.Namespace, name: str = "--bootstrap-server", configured: str | None = None) -> str:

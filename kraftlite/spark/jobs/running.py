@@ -16,8 +16,6 @@ POLL_S: Any = 0.2
 STOP_WAIT_S = 120.0
 STOP_POLL_S = 0.01
 KAFKA: Final = "kafka."
-GROUP: Final = "kafka.group.id"
-"""The one option of the source's client that a sink has no use for."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,8 +38,12 @@ class Source:
         }
 
     def client_options(self) -> dict[str, str]:
-        """The options of the client alone, for a sink that writes to the same brokers."""
-        return {name: it for name, it in self.all_options().items() if name.lower().startswith(KAFKA) and name.lower() != GROUP}
+        """The options of the client alone that are not about reading, for a sink that writes to the same brokers."""
+        from kraftlite.spark.kafka_options import READING
+
+        ours = {f"{KAFKA}{name}" for name in (*READING, "group.id")}
+        given = {name: it for name, it in self.all_options().items() if name.lower().startswith(KAFKA)}
+        return {name: it for name, it in given.items() if name.lower() not in ours}
 
     def stream(self, spark: SparkSession, max_offsets: int | None = None) -> DataFrame:
         options = self.all_options()

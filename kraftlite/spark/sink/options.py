@@ -47,7 +47,7 @@ def sink_settings(options: Mapping[str, str]) -> SinkSettings:
     if exactly_once:
         own.add(TIMEOUT)
     kafka = {name.removeprefix("kafka."): value for name, value in given.items() if name.startswith("kafka.") and name not in own}
-    client = client_settings(kafka)
+    client = client_settings(kafka, reads=False)
     if not exactly_once:
         for name in sorted(own & given.keys()):
             raise ValueError(f"{name}={given[name]!r} means nothing without {MODE}={EXACTLY_ONCE}")

@@ -134,7 +134,7 @@ def parse(given: Mapping[str, str], *, streaming: bool) -> SourceOptions:
     if patience is not None:
         kafka.setdefault("default.api.timeout.ms", str(patience))
     return SourceOptions(
-        settings=client_settings({name: it for name, it in kafka.items() if name != "group.id"}),
+        settings=client_settings({name: it for name, it in kafka.items() if name != "group.id"}, reads=True),
         files=files,
         **_subscription(options),  # type: ignore[arg-type]
         starting=starting,

@@ -54,9 +54,12 @@ def _list_offsets(call: Call) -> None:
         return
     rights = call.rights
     times = Counter((name, partition.partition) for name, partitions in request.topics for partition in partitions)
-    topics = [
-        (name, [_listed(call, rights, request, name, one, times) for one in partitions]) for name, partitions in request.topics
-    ]
+
+    def listed(name: str, one: ListOffsetsPartition) -> ListedOffset:
+        asked = _asked(call, rights, request, name, one, times)
+        return asked if isinstance(asked, ListedOffset) else _told(call, one, list_offset(call.ctx, asked[0], **asked[1]))
+
+    topics = [(name, [listed(name, one) for one in partitions]) for name, partitions in request.topics]
     call.send((encode_list_offsets(call.correlation_id, call.version, topics),))
 
 
@@ -68,9 +71,14 @@ async def _list_in_turns(call: Call, request: ListOffsetsRequest) -> None:
         count += 1 + len(partitions)
         async for one in each(partitions):
             times[name, one.partition] += 1
+
+    async def listed(name: str, one: ListOffsetsPartition) -> ListedOffset:
+        asked = _asked(call, rights, request, name, one, times)
+        return asked if isinstance(asked, ListedOffset) else _told(call, one, await look_up(call.ctx, asked[0], **asked[1]))
+
     topics: list[tuple[str, list[ListedOffset]]] = []
     for name, partitions in request.topics:
-        topics.append((name, [await _looked_up(call, rights, request, name, one, times) async for one in each(partitions)]))
+        topics.append((name, [await listed(name, one) async for one in each(partitions)]))
         await call.ctx.turns.next()
 
     def encode() -> bytes:
@@ -79,32 +87,17 @@ async def _list_in_turns(call: Call, request: ListOffsetsRequest) -> None:
     call.send((encode() if count <= LISTED_AT_ONCE else await call.ctx.off_loop.run(count, encode),))
 
 
-def _listed(
+def _asked(
     call: Call,
     rights: Rights | None,
     request: ListOffsetsRequest,
     name: str,
     one: ListOffsetsPartition,
     times: Counter[tuple[str, int]],
-) -> ListedOffset:
+) -> ListedOffset | tuple[OffsetQuery, _How]:
+    """The refusal, or what is to be found, and how."""
     refused = _refusal(call, rights, request, name, one)
-    return refused or _told(
-        call, one, list_offset(call.ctx, _query(name, one), **_how(call, request, times[name, one.partition]))
-    )
-
-
-async def _looked_up(
-    call: Call,
-    rights: Rights | None,
-    request: ListOffsetsRequest,
-    name: str,
-    one: ListOffsetsPartition,
-    times: Counter[tuple[str, int]],
-) -> ListedOffset:
-    refused = _refusal(call, rights, request, name, one)
-    if refused is not None:
-        return refused
-    return _told(call, one, await look_up(call.ctx, _query(name, one), **_how(call, request, times[name, one.partition])))
+    return refused or (_query(name, one), _how(call, request, times[name, one.partition]))
 
 
 def _refusal(

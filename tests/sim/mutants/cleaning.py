@@ -201,8 +201,8 @@ def later_than_the_time(patch: Patch) -> None:
 )
 def config_not_applied(patch: Patch) -> None:
     """CM-52. KAFKA-9057's class: a change that waits for the next restart."""
-    loop = "for topic in self._topics_of(changed):"
-    patch.edit(BrokerMetadataPublisher, "_apply_configs", (loop, f"{loop[:-1]}[1:]:"))
+    told = "self._topics_of(changed)"
+    patch.edit(BrokerMetadataPublisher, "_apply_configs", (told, f"dict([*{told}.items()][1:])"))
 
 
 @mutant(

@@ -97,6 +97,6 @@ def snapshot_not_synced(patch: Patch) -> None:
 )
 def snapshot_installed_in_part(patch: Patch) -> None:
     """KIP-630 has size and position in each answer for this: a snapshot is as good as its last chunk."""
-    rule = "if download.position == response.size:"
+    rule = "whole = download.position == response.size"
     look = "ctx.metalog.verify(download)"
-    patch.edit(Following, "on_fetch_snapshot_response", (rule, "if download.position > 0:"), (look, "pass"))
+    patch.edit(Following, "on_fetch_snapshot_response", (rule, "whole = download.position > 0"), (look, "pass"))

@@ -29,6 +29,14 @@ COUNT = 24
 HERE = "/d1/a-0"
 
 
+def fetched_to(log: Log) -> int:
+    """The end of what a follower gets that begins where the log does."""
+    offset = log.log_start_offset
+    while data := log.read(offset, 1 << 20, up_to=log.leo):
+        offset = list(iter_batches(data))[-1][0].next_offset
+    return offset
+
+
 async def filled(*, clean: bool, config: LogConfig = SMALL) -> Logs:
     """a-0 with several flushed segments, a-1 with one record; closed in order, or killed."""
     logs = Logs()
@@ -311,6 +319,7 @@ async def test_lg_54_a_person_can_go_on_with_what_is_left(name: str) -> None:
     assert logs.bed.events("broker.loss_accepted")
     log = opened(logs, A0)
     assert log.leo == 2 * COUNT
+    assert fetched_to(log) == log.leo, "a follower comes to the end before anybody writes"
     append(log, "next", epoch=2)
     found = values(log)
     assert found[-1] == (2 * COUNT, b"next")

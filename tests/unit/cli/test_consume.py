@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
 
-from kraftlite.cli.consume import _loop
+from kraftlite.cli.consume import _json_line, _loop
 
 
 class Message:
@@ -75,3 +76,39 @@ def test_to_31_a_partition_that_never_answers_is_given_up() -> None:
     consumer = FakeConsumer({0.1: [Message(0)]})
     assert read(consumer, 0.5) == 0
     assert 10.0 <= consumer.now < 11.0
+
+
+class Record:
+    """A record with headers."""
+
+    def __init__(self, headers: list[tuple[str, bytes | None]] | None) -> None:
+        self._headers = headers
+
+    def timestamp(self) -> tuple[int, int]:
+        return 1, 7
+
+    def topic(self) -> str:
+        return "t"
+
+    def partition(self) -> int:
+        return 0
+
+    def offset(self) -> int:
+        return 3
+
+    def key(self) -> None:
+        return None
+
+    def value(self) -> bytes:
+        return b"v"
+
+    def headers(self) -> list[tuple[str, bytes | None]] | None:
+        return self._headers
+
+
+def test_json_tells_every_header_in_order_also_of_one_name() -> None:
+    """As kcat tells them: name and value in turns. The object beside it has the last of each name."""
+    found = json.loads(_json_line(Record([("a", b"1"), ("b", None), ("a", b"2")])))
+    assert found["header_list"] == ["a", "1", "b", None, "a", "2"]
+    assert found["headers"] == {"a": "2", "b": None}
+    assert json.loads(_json_line(Record(None)))["header_list"] == []

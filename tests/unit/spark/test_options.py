@@ -181,6 +181,8 @@ SPECIFIC = '{"t":{"0":5}}'
         (True, {"bootstrap.servers": "x:1"}, ["'bootstrap.servers'", "'kafka.bootstrap.servers'"]),
         (True, {"kafka.bootstrap.servers": " "}, ["'kafka.bootstrap.servers'", "must be specified"]),
         (True, {"kafka.bootstrap.servers": "nowhere"}, ["kafka.bootstrap.servers", "'nowhere'", "host:port"]),
+        (True, {"kafka.Compression.Type": "zstd"}, ["kafka.compression.type='zstd'", "for writing", "kafka.fetch.max.bytes"]),
+        (False, {"kafka.acks": "1"}, ["kafka.acks='1'", "the source has no use for it"]),
         (True, {"kafka.auto.offset.reset": "latest"}, ["'auto.offset.reset'", "startingOffsets"]),
         (True, {"kafka.Enable.Auto.Commit": "true"}, ["'enable.auto.commit'", "progress"]),
         (True, {"kafka.key.deserializer": "x"}, ["'key.deserializer'", "bytes"]),

@@ -111,6 +111,12 @@ def test_options() -> None:
         ("kraftlite.sink.headers", "yes", "kraftlite.sink.headers='yes': allowed is true or false"),
         ("topics", "t", "option topics is not known to the sink; did you mean topic\\?"),
         ("startingOffsets", "earliest", "option startingoffsets is not known to the sink\\. Known are kafka"),
+        (
+            "kafka.Isolation.Level",
+            "read_committed",
+            "kafka.isolation.level='read_committed' is for reading, .*allowed are kafka.acks",
+        ),
+        ("kafka.fetch.max.bytes", "5", "kafka.fetch.max.bytes='5' is for reading, the sink has no use for it"),
         ("kafka.linger.ms", "5", "kafka.linger.ms='5' cannot be honoured"),
         ("kafka.key.serializer", "x", "kafka.key.serializer='x' cannot be honoured"),
         ("kafka.transactional.id", "x", "cannot be honoured: .*kraftlite.sink.transactional.id.prefix begins them"),
