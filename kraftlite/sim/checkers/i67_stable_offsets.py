@@ -2,17 +2,28 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
+from collections.abc import Iterable
 from dataclasses import dataclass, field
-from itertools import takewhile
-from typing import ClassVar
+from itertools import pairwise, takewhile
+from typing import ClassVar, Final
 
+from kraftlite.log.batch import iter_batches
 from kraftlite.log.indexes import AbortedTransaction
+from kraftlite.model.errors import ErrorCode
+from kraftlite.model.ids import NodeId
+from kraftlite.model.method import AnyMethod
 from kraftlite.model.topic_partition import TopicIdPartition
+from kraftlite.replication.api import FetchResult
 from kraftlite.replication.leader import LeaderState
 from kraftlite.sim.checkers.base import World
 from kraftlite.sim.checkers.replica_facts import ReplicaChecker
-from kraftlite.sim.checkers.replica_views import ReplicaView, Stamp
+from kraftlite.sim.checkers.replica_views import Batch, ReplicaView, Stamp
 from kraftlite.sim.checkers.transaction_log import transaction_facts
+from kraftlite.sim.service import FETCH, FetchAsk
+
+_LATEST: Final = 4
+"""So many of the last aborted transactions give the offsets between which a log is asked for them."""
 
 
 @dataclass(eq=False, slots=True)
@@ -34,13 +45,28 @@ class _Scan:
         """Those whose marker is not below the HW, which may have gone back."""
         return list(takewhile(lambda it: it[1] >= hw, reversed(self.ended)))
 
+    def wrong(self, start: int, up_to: int, told: Iterable[tuple[int, int]]) -> str | None:
+        """Say what is wrong with these (producer id, first offset) for a consumer that is given [start, up_to); None: nothing.
+        One that begins behind does no harm; one that had ended before takes its producer's next records away."""
+        told = set(told)
+        ending = {(it.producer_id, it.first_offset) for it in self.aborted if it.last_offset >= start}
+        missing, ended = {it for it in ending - told if it[1] < up_to}, told - ending
+        if not missing and not ended:
+            return None
+        return f"of the aborted transactions between {start} and {up_to} {sorted(missing)} are missing; over are {sorted(ended)}"
+
 
 class StableOffsets(ReplicaChecker):
     """On every replica, after every append, truncation, start and move of the HW, the LSO is the first offset of the earliest
     transaction that is open or whose marker is not below the HW, and the HW without one. It never goes back while the replica
-    leads in one epoch. The index has each aborted transaction of the log once, with the LSO behind its marker, and no other."""
+    leads in one epoch. The index has each aborted transaction of the log once, with the LSO behind its marker, and no other.
+
+    A log that is asked for those that overlap a part of it, and a consumer of committed records, are told all of them, and none
+    that had ended before (LG-23): they may overlap each other, and then a later marker aborts what begins before an earlier one.
+    """
 
     numbers: ClassVar[tuple[int, ...]] = (67,)
+    only_methods = (FETCH,)
 
     def __init__(self, world: World) -> None:
         super().__init__(world)
@@ -75,6 +101,31 @@ class StableOffsets(ReplicaChecker):
             found = sorted(log.aborted_between(0, log.leo), key=lambda it: it.last_offset)
             if found != scan.aborted:
                 self.fail(f"{view.text} has the aborted transactions {found} in its index; its batches have {scan.aborted}")
+            latest = scan.aborted[-_LATEST:]
+            bounds = {offset for it in latest for end in it[1:3] for offset in (end, end + 1)}
+            for start, up_to in pairwise(sorted(bounds)):
+                wrong = scan.wrong(start, up_to, log.aborted_transactions(start, up_to))
+                if wrong is not None:
+                    self.fail(f"{view.text} is asked: {wrong}")
+
+    def on_answer(self, source: NodeId, target: NodeId, method: AnyMethod, request: object, response: object) -> None:
+        if not isinstance(request, FetchAsk) or not isinstance(response, FetchResult) or not request.read_committed:
+            return
+        view = self.facts.view(target, request.tp)
+        scan = None if view is None else self._scans.get(view)
+        if response.error is not ErrorCode.NONE or not response.records or view is None or scan is None:
+            return
+        log = view.log
+        if log is None or scan.log is not log or view.sparse_below or log.log_start_offset > 0:
+            return
+        *_, (header, _) = iter_batches(bytes(response.records))
+        last = Batch.of(header)
+        at = bisect_left(view.bases, last.base_offset)
+        if view.batches[at : at + 1] != [last] or at >= scan.seen:
+            return  # its node has another log by now
+        wrong = scan.wrong(request.offset, last.next_offset, response.aborted or ())
+        if wrong is not None:
+            self.fail(f"{source}, which reads what is committed, is answered by {view.text[:-1]}: {wrong}")
 
     def _follow(self, scan: _Scan, key: TopicIdPartition, offset: int, producer_id: int, marker: object) -> None:
         if marker is None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Final
 
@@ -19,7 +20,7 @@ from kraftlite.sim.checkers.coordinator_memory import Remembered, remembered
 from kraftlite.sim.checkers.replica_facts import ReplicaChecker, may_forget_producers
 from kraftlite.sim.checkers.transaction_log import Deal, InLog, TransactionChecker
 from kraftlite.sim.services.groups import Told
-from kraftlite.sim.services.transactions import PRODUCE, TransactionalProduceAsk
+from kraftlite.sim.services.transactions import ADD, PRODUCE, AddAsk, TransactionalProduceAsk
 from kraftlite.simhost.network import AnyExchange
 
 ADDS_FROM: Final = 2
@@ -48,10 +49,12 @@ class TransactionRefusals(ReplicaChecker, TransactionChecker):
     so, by INVALID_PRODUCER_EPOCH, and not that it is in no transaction: its producer can go on behind the former. A partition
     that its coordinator has in the producer's open transaction is verified, whatever else is on its way there. The first batch of
     a producer of version 2 in a partition is its first: behind another the first would be refused for ever. A marker of another
-    epoch that comes again while the coordinator is asked takes the answer's place, in Kafka as well (TP-05)."""
+    epoch that comes again while the coordinator is asked takes the answer's place, in Kafka as well (TP-05).
+
+    Whoever is told that partitions were added has all of them in its open transaction (TX-30): no marker goes to another."""
 
     numbers: ClassVar[tuple[int, ...]] = (72,)
-    only_methods = (PRODUCE, ENROLL)
+    only_methods = (PRODUCE, ENROLL, ADD)
 
     def __init__(self, world: World) -> None:
         super().__init__(world)
@@ -81,7 +84,14 @@ class TransactionRefusals(ReplicaChecker, TransactionChecker):
             for it, result in zip(request.batches, results or () if came is not None else (), strict=False):
                 assert came is not None
                 self._check_batch(exchange, it.tp, parse_header(it.batch), came, result)
+        elif isinstance(request, AddAsk):
+            results = response.result if isinstance(response, Told) and response.error is ErrorCode.NONE else ()
+            self._check_added(exchange, request.producer, [tp for tp, code in results if code is ErrorCode.NONE])
         elif isinstance(request, EnrollRequest) and isinstance(response, EnrollResponse):
+            if request.add:
+                named = zip(request.partitions, response.errors, strict=True)
+                added = [TopicPartition(it.topic, it.partition) for it, code in named if code is ErrorCode.NONE]
+                self._check_added(exchange, Producer(request.producer_id, request.producer_epoch), added)
             asked = self._asked.pop(exchange, None)
             if asked is not None:
                 self._check_answer(exchange, asked, request, response)
@@ -157,6 +167,17 @@ class TransactionRefusals(ReplicaChecker, TransactionChecker):
                     f"node {exchange.target} answers that {tp} is not in the transaction of {request.transactional_id} "
                     f"({error.name}), which is {state}"
                 )
+
+    def _check_added(self, exchange: AnyExchange, producer: Producer, added: Sequence[TopicPartition]) -> None:
+        now = self._in_memory(exchange)
+        if now is None or now.state.state is not TransactionState.ONGOING:
+            return  # it has ended meanwhile, or is somebody else's
+        if (now.state.producer_id, now.state.producer_epoch) != producer:
+            return
+        missing = [str(it) for it in added if it not in now.state.partitions]
+        if missing:
+            name = exchange.request.transactional_id
+            self.fail(f"node {exchange.target} answers that {missing} are in the transaction of {name}, which is {now.state}")
 
 
 def _is_open(producer: Producer, was: _Id | None, now: _Id | None) -> bool:

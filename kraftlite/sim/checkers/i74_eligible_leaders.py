@@ -155,6 +155,8 @@ class EligibleLeaders(MetadataChecker):
         if not has_elr(before) or not has_elr(after):
             return
         self._check_minimum(after, cleared, minimum)
+        if cleared:
+            self._check_restored(before, after, cleared, lost)
         for broker_id, how in gone.items():
             if how and broker_id not in back:
                 self._check_gone(after, broker_id, how, lost=broker_id in lost)
@@ -176,6 +178,21 @@ class EligibleLeaders(MetadataChecker):
         for topic in minimum:
             if topic not in cleared and None not in cleared:
                 self.fail(f"{_MIN_ISR} of {topic or 'the cluster'} changes, and the ELR of before stays")
+
+    def _check_restored(
+        self, before: MetadataState, after: MetadataState, cleared: dict[str | None, None], lost: dict[NodeId, None]
+    ) -> None:
+        """EL-04: where nobody is in the ISR, who may lead is known as before."""
+        for topic_id, topic in before.topics.items():
+            now = after.topics.get(topic_id)
+            if now is None or (None not in cleared and topic.name not in cleared):
+                continue
+            for index, old in topic.partitions.items():
+                new = now.partitions.get(index)
+                if old.isr or new is None or new.isr:
+                    continue
+                if old.last_known_elr != new.last_known_elr or any(it not in new.elr and it not in lost for it in old.elr):
+                    self.fail(f"{topic.name}-{index} has no ISR, and nobody knows any more who may lead: {old} becomes {new}")
 
     def _check_gone(self, state: MetadataState, broker_id: NodeId, how: str, *, lost: bool) -> None:
         for topic in state.topics.values():

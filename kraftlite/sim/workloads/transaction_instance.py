@@ -55,6 +55,8 @@ WITHOUT_EFFECT: Final = frozenset({ErrorCode.CONCURRENT_TRANSACTIONS, ErrorCode.
 """Refusals of an EndTxn behind which nothing can have been written; the others may have failed behind the append."""
 
 
+ADDS_ALL_ONE_IN: Final = 4
+"""The part of the instances that add partitions again which they have added."""
 PASSING: Final = TopicPartition("tx-passing", 0)
 """The partition of a topic that comes and goes, to which some transactions write, too."""
 
@@ -99,6 +101,9 @@ class Instance:
         self._mistaking = random.Random(f"transactions/mistakes/{client.cluster.seed}/{client.name}/{number}")
         self._errs = random.Random(f"transactions/mistakes/{client.cluster.seed}").randrange(3) == 0
         """It sends what a producer must not: a batch outside of its transaction, and the other end behind the one it was told."""
+        adding = random.Random(f"transactions/adding/{client.cluster.seed}/{client.name}/{number}")
+        self._adds_all = adding.randrange(ADDS_ALL_ONE_IN) == 0
+        """It adds all partitions of its transaction with each new one, as clients do that do not remember an answer."""
 
     @property
     def name(self) -> str:
@@ -151,10 +156,11 @@ class Instance:
         new = tuple(it for it in partitions if it not in self._added)
         if self.version >= 2 or not new:
             return
+        asked = (*(it for it in self._added if it != PASSING), *new) if self._adds_all else new
         self._added |= dict.fromkeys(new)
         end_us = self.client.now_us() + DELIVERY_US
         while True:
-            told = await self.client.ask_coordinator(self.name, ADD, AddAsk(self.name, self.producer, new))
+            told = await self.client.ask_coordinator(self.name, ADD, AddAsk(self.name, self.producer, asked))
             codes = [] if told is None or told.error is not ErrorCode.NONE else [code for _, code in told.result]
             if codes and all(code is ErrorCode.NONE for code in codes):
                 return

@@ -57,6 +57,7 @@ MODULES: Final = (
     "deletions",
     "throttles",
     "cordons",
+    "brokers_away",
 )
 
 Change = Callable[[Patch], None]
@@ -83,6 +84,7 @@ AREA_THEMES: Final = {
     "deletions": LOGS,
     "throttles": ADMIN,
     "cordons": DIRECTORIES,
+    "brokers_away": ADMIN,
 }
 """The themes in which the mutants of an area are hunted; all others in plain runs."""
 

@@ -10,6 +10,7 @@ from kraftlite.sim.workloads import cordons as workload
 from tests.sim.mutants.catalog import mutant
 from tests.sim.mutants.lenses import playing
 from tests.sim.mutants.patching import Patch
+from tests.sim.mutants.scenes import long_absences
 
 
 def cordoned_directories(patch: Patch) -> None:
@@ -72,3 +73,21 @@ def lifted_cordon_is_not_told(patch: Patch) -> None:
     """JB-13: it gets no new replicas until it restarts."""
     rule = "if directory_ids != self._cordoned:"
     patch.edit(BrokerLifecycleCore, "step", (rule, "if directory_ids and directory_ids != self._cordoned:"))
+
+
+def cordoned_over_restarts(patch: Patch) -> None:
+    """Every run has that administrator, and brokers restart."""
+    patch.set(workload, "comes_with", lambda seed: True)
+    playing(long_absences)(patch)
+
+
+@mutant(
+    "cordons-forgotten-at-a-restart",
+    "a broker that registers anew has no cordoned directories until it says so again",
+    expects=("100",),
+    lens=cordoned_over_restarts,
+)
+def cordons_forgotten_at_a_restart(patch: Patch) -> None:
+    """JB-13: its first heartbeat says so, and until then new replicas are placed there."""
+    rule = "tuple(directory for directory in existing.cordoned_log_dirs if directory in request.log_dirs)"
+    patch.edit(ClusterControl, "_still_cordoned", (rule, "None"))

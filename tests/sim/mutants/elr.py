@@ -17,8 +17,9 @@ from kraftlite.sim.knobs import Values
 from kraftlite.sim.shape import Shape
 from kraftlite.sim.workloads import minimum
 from tests.sim.mutants.catalog import mutant
-from tests.sim.mutants.lenses import playing, together, tuned
+from tests.sim.mutants.lenses import configured, playing, together, tuned
 from tests.sim.mutants.patching import Patch
+from tests.sim.mutants.scenes import leaders_one_after_another
 
 
 def changing_the_minimum(patch: Patch) -> None:
@@ -185,3 +186,23 @@ def hw_moves_before_the_metadata(patch: Patch) -> None:
 def smaller_minimum_at_once(patch: Patch) -> None:
     """RP-05: a leader that was replaced before moves its HW by it, alone."""
     patch.edit(Partition, "announce_config", ("self.min_isr = max(self.min_isr, before)", "pass"))
+
+
+def changing_it_without_an_isr(patch: Patch) -> None:
+    """Every run has the administrator who changes the minimum, while partitions lose all their replicas and others do not."""
+    configured(broker_session_timeout_ms="1000", broker_heartbeat_interval_ms="250")(patch)
+    playing(leaders_one_after_another, pause_ms=1_000)(patch)
+    patch.set(minimum, "comes_with", lambda seed: True)
+
+
+@mutant(
+    "a-new-minimum-forgets-who-may-lead",
+    "a change of min.insync.replicas clears the ELR of partitions without an ISR, too",
+    expects=("74",),
+    shape="5+5",
+    lens=changing_it_without_an_isr,
+)
+def a_new_minimum_forgets_who_may_lead(patch: Patch) -> None:
+    """EL-04: nobody may lead then, though replicas are there that have everything."""
+    rule = "return cleared + [record for topic in topics for record in self.candidates(topic)]"
+    patch.edit(ConfigControl, "_elr_cleared_by", (rule, "return cleared"))

@@ -121,3 +121,34 @@ def small_sides(rng: random.Random, shape: Shape, at_ms: int) -> Sequence[FaultP
     apart = rng.sample(node_ids(shape, "controller"), 2)
     bits = sum(1 << int(it) for it in apart)
     return (FaultPlan(at_ms=at_ms, kind="split", for_ms=4 * fetch_ms + rng.randint(500, 1_500), amount=bits),)
+
+
+def leaders_one_after_another(rng: random.Random, shape: Shape, at_ms: int) -> Sequence[FaultPlan]:
+    """Whoever leads a partition dies when the one before it has been fenced, until it has no replica left; other brokers live."""
+    topic = rng.choice(shape.topics)
+    partition, apart_ms = (
+        f"leader {topic.name}-{rng.randrange(topic.partitions)}",
+        period_ms(shape, "broker.session.timeout.ms", 9_000),
+    )
+    times = [at_ms + index * (apart_ms + rng.randint(300, 600)) for index in range(topic.replication)]
+    until_ms = times[-1] + apart_ms + rng.randint(1_500, 3_000)
+    return [FaultPlan(at_ms=it, kind="kill", target=partition, for_ms=until_ms - it) for it in times]
+
+
+def long_absences(rng: random.Random, shape: Shape, at_ms: int) -> Sequence[FaultPlan]:
+    """A broker is away until it has been fenced for a while, and others make what it would be part of."""
+    away_ms = period_ms(shape, "broker.session.timeout.ms", 9_000) + rng.randint(1_500, 4_000)
+    return (FaultPlan(at_ms=at_ms, kind="kill", target=rng.choice(node_ids(shape, "broker")), for_ms=away_ms),)
+
+
+def held_on_its_way_out(rng: random.Random, shape: Shape, at_ms: int) -> Sequence[FaultPlan]:
+    """A broker stops while another one stands still, for less than a session: it has to wait until all have heard who leads."""
+    brokers = [it for it in node_ids(shape, "broker") if it not in node_ids(shape, "controller")]
+    if len(brokers) < 2:
+        return ()
+    leaving, still = rng.sample(brokers, 2)
+    for_ms = period_ms(shape, "broker.session.timeout.ms", 9_000) * 2 // 3
+    return (
+        FaultPlan(at_ms=at_ms, kind="pause", target=still, for_ms=for_ms),
+        FaultPlan(at_ms=at_ms + rng.randint(50, 300), kind="stop", target=leaving, for_ms=for_ms + 500),
+    )

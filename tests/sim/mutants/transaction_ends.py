@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from kraftlite.coordinator.transactions import rules
+from kraftlite.log import reads
 from kraftlite.log.producers import ProducerState
 from kraftlite.replication.consume import ConsumePath
-from kraftlite.sim.workloads import latest
+from kraftlite.sim.workloads import latest, transaction_instance
 from tests.sim.mutants.catalog import mutant
 from tests.sim.mutants.patching import Patch
 
@@ -54,3 +55,40 @@ def latest_is_the_hw(patch: Patch) -> None:
     """KIP-98: a consumer that reads to the latest offset waits for a transaction that is open."""
     rule = "bound = log.last_stable_offset if read_committed else log.hw"
     patch.edit(ConsumePath, "list_offset", (rule, "bound = log.hw"))
+
+
+def adding_again(patch: Patch) -> None:
+    """Every producer that adds partitions itself adds those again that it has added."""
+    patch.set(transaction_instance, "ADDS_ALL_ONE_IN", 1)
+
+
+@mutant(
+    "partitions-added-in-part",
+    "who adds partitions of which some are in the transaction is told that all are",
+    expects=("72", "66", "67", "liveness"),
+    lens=adding_again,
+)
+def partitions_added_in_part(patch: Patch) -> None:
+    """TX-30: what is written to the others gets no marker, and readers of committed records stop there."""
+    patch.edit(rules, "add", ("if partitions <= current.partitions:", "if partitions & current.partitions:"))
+
+
+@mutant(
+    "aborted-beside-aborted-not-told",
+    "a fetch that ends before an abort does not tell of the transactions that were aborted after it",
+    expects=("67", "TransactionsSeen"),
+)
+def aborted_beside_aborted_not_told(patch: Patch) -> None:
+    """LG-23: transactions overlap, and what a later marker aborts may begin before an earlier one. KIP-98 keeps the LSO with each
+    entry for that."""
+    patch.edit(reads, "aborted_transactions", ("if entry.last_stable_offset >= up_to:", "if entry.last_offset >= up_to:"))
+
+
+@mutant(
+    "ended-before-is-told",
+    "a fetch tells of the aborted transactions that had ended before it, too",
+    expects=("67", "TransactionsSeen"),
+)
+def ended_before_is_told(patch: Patch) -> None:
+    """LG-23: a consumer takes the next records of that producer, which are committed, for aborted ones and skips them."""
+    patch.edit(reads, "aborted_transactions", ("segment.txn_index.ending_from(start)", "segment.txn_index"))

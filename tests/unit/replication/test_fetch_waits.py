@@ -110,3 +110,18 @@ async def test_records_beyond_64_kib_stay_in_their_file_until_they_are_wanted() 
         (large,) = c[1].manager.fetch_now(params(1), [entry(1 << 20)])
         assert isinstance(small.records, bytes) and isinstance(large.records, StoredRecords)
         assert bytes(large.records).startswith(small.records)
+
+
+async def test_a_fetch_whose_time_is_over_while_it_is_repeated_does_not_wait_again() -> None:
+    async with LoopCluster() as c:
+        c.create()
+        await c.settle()
+        ready: list[None] = []
+        waits = c[1].manager.fetch_wait(params(10_000), lambda: ready.append(None))
+        waits.watch([entry(1_000)])
+        waits.wake()  # there is something new, and it is looked for
+        waits.expire()
+        assert len(ready) == 1
+        waits.watch([entry(1_000)])
+        assert len(ready) == 2
+        waits.cancel()

@@ -143,6 +143,17 @@ def a_minimum_for_one_broker(cluster: WatchedCluster) -> None:
     cluster.write(r.ConfigRecord(resource_type=BROKER, resource_name="4", name=MIN_ISR, value="2"))
 
 
+@CASES.breaks(EligibleLeaders, "orders-0 has no ISR, and nobody knows any more who may lead")
+def a_new_minimum_forgets_who_may_lead(cluster: WatchedCluster) -> None:
+    it = made(cluster)
+    first, other = it.isr
+    gone = change(cluster, leader=None, isr=(), elr=it.isr, last_known_elr=(first,))
+    cluster.write(change(cluster, isr=(first,), elr=(other,)), fenced(cluster, other))
+    cluster.write(gone, fenced(cluster, first))
+    config = r.ConfigRecord(resource_type=TOPIC, resource_name="orders", name=MIN_ISR, value="1")
+    cluster.write(config, r.ClearElrRecord(topic_name="orders"))
+
+
 @CASES.breaks(EligibleLeaders, "of orders changes, and the ELR of before stays")
 def a_new_minimum_clears_nothing(cluster: WatchedCluster) -> None:
     it = made(cluster)

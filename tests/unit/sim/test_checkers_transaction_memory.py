@@ -357,15 +357,19 @@ def test_an_end_of_version_0_leaves_the_epoch() -> None:
 
 @breaks(TransactionRefusals, "answers that t-0 is not in the transaction of x .CONCURRENT_TRANSACTIONS.")
 def a_partition_of_an_open_transaction_is_not_verified(place: Place) -> None:
-    here = Remembered(place.ids, place.value(S.ONGOING, 3))
-    place.checker._in_memory = lambda exchange: here
-    ask = EnrollRequest(
-        cluster_id="", transactional_id="x", producer_id=1001, producer_epoch=3, add=False,
-        partitions=(EnrolledPartition(topic="t", partition=0),),
-    )  # fmt: skip
+    place.checker._in_memory = lambda exchange: Remembered(place.ids, place.value(S.ONGOING, 3))
+    asked = (EnrolledPartition(topic="t", partition=0),)
+    ask = EnrollRequest(cluster_id="", transactional_id="x", producer_id=1001, producer_epoch=3, add=False, partitions=asked)
     exchange = Exchange(NodeId(3), BROKER, ENROLL, ask, place.loop.create_future())
     place.checker.on_arrival(exchange)
     place.checker.on_served(exchange, EnrollResponse(errors=(ErrorCode.CONCURRENT_TRANSACTIONS,)))
+
+
+@breaks(TransactionRefusals, "answers that .'t-1'. are in the transaction of x, which is")
+def a_partition_is_said_to_be_added_and_is_not(place: Place) -> None:
+    place.checker._in_memory = lambda exchange: Remembered(place.ids, place.value(S.ONGOING, 3))
+    added = ((A, ErrorCode.NONE), (TopicPartition("t", 1), ErrorCode.NONE), (TopicPartition("t", 2), ErrorCode.INVALID_TXN_STATE))
+    place.serve(ADD, AddAsk("x", Producer(1001, 3), tuple(tp for tp, _ in added)), added)
 
 
 # --- 71

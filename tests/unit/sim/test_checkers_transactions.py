@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any
 from uuid import UUID
 
@@ -14,10 +16,12 @@ from kraftlite.coordinator.transactions.states import Transaction, TransactionSt
 from kraftlite.log.appends import AppendOrigin
 from kraftlite.log.batch import Record, build_batch
 from kraftlite.log.control import EndTxnMarker, control_batch
+from kraftlite.log.indexes import AbortedTransaction, TransactionIndex
 from kraftlite.metadata.records import MetadataRecord, PartitionRecord, RemoveTopicRecord, TopicRecord
-from kraftlite.model.ids import NodeId
+from kraftlite.model.ids import Endpoint, NodeId
 from kraftlite.model.producer import Producer
 from kraftlite.model.topic_partition import TopicIdPartition, TopicPartition
+from kraftlite.replication.api import FetchResult
 from kraftlite.sim.checkers.base import CheckerFactory, Losses, Violation, World
 from kraftlite.sim.checkers.facts import MetadataWatch
 from kraftlite.sim.checkers.h_transactions import TransactionsSeen
@@ -26,12 +30,13 @@ from kraftlite.sim.checkers.i66_transaction_outcomes import TransactionOutcomes
 from kraftlite.sim.checkers.i67_stable_offsets import StableOffsets
 from kraftlite.sim.checkers.replica_views import Batch
 from kraftlite.sim.checkers.transaction_log import InLog, TransactionWatch, transaction_facts
-from kraftlite.sim.cluster import SimCluster
+from kraftlite.sim.cluster import CLIENT, SimCluster
 from kraftlite.sim.history import History
 from kraftlite.sim.loop import VirtualLoop
+from kraftlite.sim.service import FETCH, FetchAsk
 from kraftlite.sim.shape import NAMED
 from kraftlite.sim.workloads.transactions_history import Given, Outcome, Reading, Sent, Tried
-from tests.harness.orders_cluster import Orders
+from tests.harness.orders_cluster import TP, Orders
 from tests.harness.violations import Cases, assert_found
 
 S = TransactionState
@@ -366,6 +371,30 @@ class Transactional(Orders):
         self.append(batch)
         return self
 
+    def abort_one_amid_another(self) -> None:
+        """The transaction of another producer begins behind the one that is open and is aborted before it."""
+        other, stamp = PRODUCER + 1, self.cluster.wall_ms()
+        batch = build_batch(
+            [Record(key=None, value=b"w")],
+            timestamp_ms=stamp,
+            transactional=True,
+            producer_id=other,
+            producer_epoch=0,
+            base_sequence=0,
+        )
+        self.append(batch)
+        marker = EndTxnMarker(commit=False, coordinator_epoch=0)
+        self.append(bytes(control_batch([marker], timestamp_ms=stamp, producer_id=other, producer_epoch=1)))
+        self.abort()
+        self.produce()
+
+    def read_committed(self) -> tuple[FetchAsk, FetchResult]:
+        """What a consumer is given from the beginning on."""
+        ask = FetchAsk(TP, 0, None, 0, 1 << 20, read_committed=True)
+        result = self.do(self.client.call(Endpoint(f"n{self.leader.node_id}", 9092), FETCH, ask, 3_000))
+        assert isinstance(result, FetchResult)
+        return ask, result
+
     def append(self, batch: bytes) -> None:
         self.log(self.leader).append_as_leader(
             bytearray(batch), leader_epoch=0, wall_ms=self.cluster.wall_ms(), origin=AppendOrigin.COORDINATOR
@@ -407,6 +436,30 @@ def an_aborted_transaction_is_not_in_the_index(cluster: Transactional) -> None:
     cluster.produce()
 
 
+class _UpToTheNextMarker(TransactionIndex):
+    """Tells of no transaction behind the first one that ends."""
+
+    def ending_from(self, offset: int) -> Iterator[AbortedTransaction]:
+        return itertools.islice(super().ending_from(offset), 1)
+
+
+@LOG_CASES.breaks(StableOffsets, r"between 3 and 4 \[\(1001, 3\)\] are missing")
+def a_lookup_stops_at_the_first_marker(cluster: Transactional) -> None:
+    segment = cluster.log(cluster.leader).segments[-1]
+    segment.txn_index = _UpToTheNextMarker(segment.txn_index.path)
+    cluster.abort_one_amid_another()
+
+
+@LOG_CASES.breaks(StableOffsets, r"answered by orders-0 .* between 0 and 8 \[\(1001, 3\)\] are missing; over are \[\]")
+def a_reader_is_not_told_of_an_abort(cluster: Transactional) -> None:
+    cluster.abort_one_amid_another()
+    ask, result = cluster.read_committed()
+    assert result.aborted is not None and len(result.aborted) == 2
+    answer = replace(result, aborted=result.aborted[:1])
+    cluster._tell(lambda it: it.on_answer(CLIENT, cluster.leader.node_id, FETCH, ask, answer))
+    cluster.go(1)
+
+
 @pytest.mark.parametrize(("checker", "violate", "words"), LOG_CASES, ids=LOG_CASES.ids)
 def test_a_violation_on_a_log_is_found(
     make: Callable[..., Transactional], checker: CheckerFactory, violate: Callable[[Transactional], Any], words: str
@@ -421,3 +474,4 @@ def test_stable_offsets_that_are_right_are_no_violation(make: Callable[..., Tran
     cluster.abort()
     cluster.produce()
     assert cluster.log(cluster.leader).last_stable_offset == 7
+    assert cluster.read_committed()[1].aborted == ((PRODUCER, 3),)
