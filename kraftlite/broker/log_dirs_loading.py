@@ -382,6 +382,7 @@ class LogLoader:
                     tracer=ports.tracer,
                     max_epoch=max_epoch,
                     promise=promise,
+                    producer_batches=ports.tuning.producer_batches,
                 )
             )
 

@@ -85,6 +85,7 @@ def create_log(ports: Ports, config: LogConfig, state: LogDirState, tp: TopicPar
             entropy=SeededLater(ports.entropy.getrandbits(64)),
             tracer=ports.tracer,
             new=True,
+            producer_batches=ports.tuning.producer_batches,
             sibling=newest[1] if newest is not None and newest[0] == topic_id else None,
         )
     )

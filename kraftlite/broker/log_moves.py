@@ -95,6 +95,7 @@ class LogMoves:
             wall_ms=self._ports.clock.wall_ms(),
             entropy=SeededLater(self._ports.entropy.getrandbits(64)),
             tracer=NullTracer(),  # its events would be taken for those of the replica
+            producer_batches=self._ports.tuning.producer_batches,
         )
         return lambda: Log(opening)
 

@@ -20,6 +20,7 @@ from kraftlite.log.producer_reload import find_undecided
 from kraftlite.log.producers import ProducerState
 from kraftlite.log.promises import Promise
 from kraftlite.log.segments import SegmentList
+from kraftlite.model.limits import PRODUCER_BATCHES
 from kraftlite.model.topic_partition import TopicPartition
 from kraftlite.runtime.ports import Disk, Tracer
 from kraftlite.runtime.trace import NullTracer
@@ -72,6 +73,7 @@ class OpenLog:
     """No batch can be of a later leader epoch, where the owner knows that."""
     promise: Promise | None = None
     """The promise that the log must keep; without one, the log ends where the damage begins."""
+    producer_batches: int = PRODUCER_BATCHES
 
     def draw_jitter(self) -> int:
         return draw_jitter(self.config, self.entropy)

@@ -29,6 +29,7 @@ def open_files(opening: OpenLog, log: weakref.ref[Hooked]) -> tuple[LogContext, 
         tracer=opening.tracer,
         max_epoch=opening.max_epoch,
         promise=opening.promise,
+        producer_batches=opening.producer_batches,
     )
     clean = opening.clean or owner.new
     if owner.new:

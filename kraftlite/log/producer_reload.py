@@ -34,8 +34,10 @@ def reload_producers(
     expired_before_ms: int,
     tracer: Tracer,
     tp: TopicPartition,
+    remembered_to: int = 0,
 ) -> None:
-    """Producer state at `leo`: the newest good snapshot at or below `trust_below`, and the batches behind it.
+    """Producer state at `leo`: the newest good snapshot at or below `trust_below`, or what `producers` remembers at or below
+    `remembered_to`, whichever is newer, and the batches behind it.
 
     Snapshots beyond `trust_below` may tell of data that is gone and are removed. From offset `index_from` on the transaction
     index is written anew (None: it is trusted).
@@ -44,9 +46,10 @@ def reload_producers(
     stale = [offset for offset in known if offset > trust_below]
     if producer_snapshots.delete_snapshots(disk, directory, stale):
         disk.sync_dir(directory)
-    producers.clear()
-    origin: int | None = None
+    origin = producers.return_to(remembered_to)
     for offset in sorted(set(known) - set(stale), reverse=True):
+        if origin is not None and offset <= origin:
+            break
         entries = _read(disk, directory, offset)
         if entries is None:
             producer_snapshots.delete_snapshots(disk, directory, [offset])

@@ -15,6 +15,7 @@ from kraftlite.log.control import EndTxnMarker
 from kraftlite.log.guards import Guard, Guards, TransactionTerms
 from kraftlite.log.indexes import AbortedTransaction
 from kraftlite.model.errors import ApiError, ErrorCode
+from kraftlite.model.limits import PRODUCER_BATCHES
 
 BATCHES_KEPT: Final = 5
 """Clients keep at most five requests in flight, so that many batches can be resent (LG-16)."""
@@ -22,6 +23,8 @@ BATCHES_KEPT: Final = 5
 NO_EPOCH: Final = -1
 NO_SEQUENCE: Final = -1
 NO_COORDINATOR_EPOCH: Final = -1
+_STATES_KEPT: Final = 2
+_BATCHES_PER_PRODUCER: Final = 10
 LAST_EPOCH: Final = 32767
 """The epoch behind which no other one can come: kept for fencing, never given to a client."""
 
@@ -60,6 +63,30 @@ class ProducerEntry:
         return self.batches[-1].last_sequence if self.batches else NO_SEQUENCE
 
 
+class _Remembered(NamedTuple):
+    """A `ProducerEntry` as it was."""
+
+    producer_epoch: int
+    batches: tuple[BatchEntry, ...]
+    coordinator_epoch: int
+    last_timestamp_ms: int
+    txn_first_offset: int | None
+
+    @classmethod
+    def of(cls, entry: ProducerEntry) -> _Remembered:
+        batches = tuple(entry.batches)
+        return cls(entry.producer_epoch, batches, entry.coordinator_epoch, entry.last_timestamp_ms, entry.txn_first_offset)
+
+    def entry(self) -> ProducerEntry:
+        entry = ProducerEntry()
+        entry.producer_epoch = self.producer_epoch
+        entry.batches.extend(self.batches)
+        entry.coordinator_epoch = self.coordinator_epoch
+        entry.last_timestamp_ms = self.last_timestamp_ms
+        entry.txn_first_offset = self.txn_first_offset
+        return entry
+
+
 class ActiveProducer(NamedTuple):
     """The facts that DescribeProducers tells of a producer. `txn_start_offset` None: it has no open transaction."""
 
@@ -86,11 +113,28 @@ class ProducerState:
 
     A transaction is *open* until its marker is appended and *undecided* until the marker is below the HW; the earliest of both
     bounds the LSO (LG-23).
+
+    What it was some batches ago is remembered, so that a truncation of the log's end does not read all from the last snapshot on.
     """
 
-    __slots__ = ("_open", "_undecided", "decided_below", "entries", "guards", "has_expired_some")
+    __slots__ = (
+        "_open",
+        "_remember_every",
+        "_remembered",
+        "_since_remembered",
+        "_undecided",
+        "decided_below",
+        "entries",
+        "guards",
+        "has_expired_some",
+    )
 
-    def __init__(self) -> None:
+    def __init__(self, remember_every: int = PRODUCER_BATCHES) -> None:
+        """`remember_every`: so many batches lie between two states that are remembered, or more where producers are many."""
+        self._remember_every = remember_every
+        self._remembered: list[tuple[int, dict[int, _Remembered]]] = []
+        """Offset, ascending -> the entries when the log ended there."""
+        self._since_remembered = 0
         self.entries: dict[int, ProducerEntry] = {}
         self.guards = Guards()
         self._open: dict[int, int] = {}
@@ -206,6 +250,9 @@ class ProducerState:
 
     def append_batch(self, header: BatchHeader, base_offset: int, timestamp: int) -> None:
         """A data batch is in the log at `base_offset`, with this largest timestamp."""
+        self._since_remembered += 1
+        if self._since_remembered > self._remember_every:
+            self._remember(base_offset)
         entry = self._entry(header)
         last = base_offset + header.last_offset_delta
         entry.batches.append(BatchEntry(header.last_sequence, last, header.last_offset_delta, timestamp))
@@ -289,7 +336,36 @@ class ProducerState:
         self.guards.remove_expired(wall_ms, expiration_ms)
         return len(expired)
 
+    def _remember(self, offset: int) -> None:
+        """Remember the state where the log ended at `offset`; it stays cheap where producers are many."""
+        if self._since_remembered > min(_BATCHES_PER_PRODUCER, self._remember_every) * len(self.entries):
+            self._since_remembered = 0
+            entries = {producer_id: _Remembered.of(entry) for producer_id, entry in self.entries.items()}
+            self._remembered = [*self._remembered[1 - _STATES_KEPT :], (offset, entries)]
+
+    def forget_beyond(self, offset: int) -> None:
+        """Forget what was remembered of a log that ended beyond `offset`: it is cut there."""
+        while self._remembered and self._remembered[-1][0] > offset:
+            self._remembered.pop()
+
+    def return_to(self, offset: int) -> int | None:
+        """Go back to the latest state that is remembered of a log that ended at `offset` or before, and return where it did. None
+        when there is none: everything is forgotten then."""
+        self.forget_beyond(offset)
+        remembered, expired_some = self._remembered, self.has_expired_some
+        self.clear()
+        if not remembered:
+            return None
+        end, entries = remembered[-1]
+        self.restore((producer_id, known.entry()) for producer_id, known in entries.items())
+        self._remembered = remembered
+        self.has_expired_some = expired_some
+        self.decided_below = end
+        return end
+
     def clear(self) -> None:
+        self._remembered = []
+        self._since_remembered = 0
         self.entries.clear()
         self.guards.clear()
         self._open.clear()

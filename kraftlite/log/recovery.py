@@ -34,7 +34,7 @@ from kraftlite.log.segment import (
 from kraftlite.log.segments import SegmentList
 from kraftlite.log.set_aside import set_aside
 from kraftlite.model.errors import ApiError
-from kraftlite.model.limits import MAX_INT64
+from kraftlite.model.limits import MAX_INT64, PRODUCER_BATCHES
 from kraftlite.model.topic_partition import TopicPartition
 from kraftlite.runtime.ports import Disk, Tracer
 from kraftlite.runtime.trace.log import EpochsCollected, IndexRebuilt, LogDoubted, LogRecovered, SegmentSetAside
@@ -71,6 +71,7 @@ class Loader:
     """No batch is of a later leader epoch; None: not known."""
     promise: Promise | None = None
     """The promise that the log must keep; None: nobody promises anything, and what is damaged is cut off."""
+    producer_batches: int = PRODUCER_BATCHES
     _must_reach: int = field(default=0, init=False)
     _has_holes: bool = field(default=False, init=False)
     """Offsets are missing between batches that were scanned, or before the first one."""
@@ -88,7 +89,7 @@ class Loader:
             recovery_point=log_start_offset,
             epochs=LeaderEpochCache(),
             epochs_filed=False,
-            producers=ProducerState(),
+            producers=ProducerState(self.producer_batches),
         )
 
     def load(self, *, log_start_offset: int, recovery_point: int, clean: bool) -> LoadedLog:
@@ -128,7 +129,7 @@ class Loader:
             leo = log_start_offset
         epochs.truncate_from_end(leo)
         epochs.truncate_from_start(log_start_offset)
-        producers = ProducerState()
+        producers = ProducerState(self.producer_batches)
         reload_producers(
             self.disk,
             self.directory,

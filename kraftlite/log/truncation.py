@@ -119,6 +119,7 @@ class Truncation:
 
     def _reload_producers(self) -> None:
         ctx = self._ctx
+        ctx.producers.forget_beyond(ctx.leo)
         known = producer_snapshots.list_snapshots(ctx.disk, ctx.directory)
         if len(ctx.producers) or ctx.producers.has_expired_some or (known and known[-1] > ctx.leo):
             reload_producers(
@@ -132,5 +133,6 @@ class Truncation:
                 expired_before_ms=ctx.wall_ms - ctx.config.producer_id_expiration_ms,
                 tracer=ctx.tracer,
                 tp=ctx.tp,
+                remembered_to=ctx.hw,  # else what is decided in it would have to be found out
             )
         ctx.reloaded()

@@ -54,6 +54,11 @@ MAX_ELECTIONS_PER_RUN: Final = 1_000
 PRODUCER_ID_BLOCK_SIZE: Final = 1_000
 MAX_CONTROLLER_QUEUE: Final = 100_000
 
+# log
+PRODUCER_BATCHES: Final = 10_000
+"""Batches of producers between two states of all producers that a log remembers: what a truncation reads again at most, and as
+much again."""
+
 # coordinators
 MAX_COORDINATED_BYTES: Final = 512 * MIB
 """The memory for the group ids that a broker coordinates, and the same for its transactional ids: half a million short ones,

@@ -11,6 +11,7 @@ from dataclasses import dataclass, fields
 from kraftlite.model.limits import (
     KIB,
     MAX_ELECTIONS_PER_RUN,
+    PRODUCER_BATCHES,
     PRODUCER_ID_BLOCK_SIZE,
     RAFT_FETCH_MAX_WAIT_MS,
     RAFT_MAX_BATCH_BYTES,
@@ -64,6 +65,8 @@ class Tuning:
     """Produce requests whose records are checked on threads at the same time."""
     deadline_granularity_ms: int = 16
     """Deadlines of parked requests are rounded up to a multiple of it: what expires together shares one timer."""
+    # log
+    producer_batches: int = PRODUCER_BATCHES
     # broker
     updates_joined: int = 100
     """Updates of the metadata that become one while it is applied: what is left of the first must not wait for ever."""

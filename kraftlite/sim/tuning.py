@@ -33,6 +33,7 @@ CHOICES: Final[Mapping[str, Sequence[int]]] = {
     "first_retention_ms": (1, 500, 3_000),
     "logs_per_turn": (1, 2),
     "group_load_bytes": (1, 200, 2_000),
+    "producer_batches": (1, 5),
     "producer_epochs": (1, 2, 5, 30),
     "directory_report_ms": (50, 500, 3_000),
     "roles_per_step": (1, 2, 5),

@@ -10,6 +10,7 @@ from kraftlite.log.config import LogConfig
 from kraftlite.log.control import EndTxnMarker, control_batch
 from kraftlite.log.guards import TransactionTerms
 from kraftlite.log.log import AppendInfo, AppendOrigin, Log, OpenLog
+from kraftlite.model.limits import PRODUCER_BATCHES
 from kraftlite.model.topic_partition import TopicPartition
 from kraftlite.runtime.ports import Disk
 from kraftlite.runtime.trace import ListTracer
@@ -34,6 +35,7 @@ def open_log(
     directory: str = DIR,
     sibling: str | None = None,
     max_epoch: int | None = None,
+    producer_batches: int = PRODUCER_BATCHES,
 ) -> Log:
     return Log(
         OpenLog(
@@ -50,6 +52,7 @@ def open_log(
             tracer=tracer or ListTracer(),
             sibling=sibling,
             max_epoch=max_epoch,
+            producer_batches=producer_batches,
         )
     )
 

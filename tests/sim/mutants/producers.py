@@ -41,6 +41,21 @@ def producers_outlive_truncation(patch: Patch) -> None:
     patch.edit(Truncation, "truncate_to", ("self._reload_producers()", "pass"))
 
 
+def _remembers_often(patch: Patch) -> None:
+    patch.edit(ProducerState, "__init__", ("self._remember_every = remember_every", "self._remember_every = 1"))
+
+
+@mutant(
+    "remembered-beyond-a-truncation",
+    "a truncation goes back to what producers were behind it",
+    expects=("ProducerStateKept", "30", "OrderKept", "NoDuplicates", "SelfCheck"),
+    lens=_remembers_often,
+)
+def remembered_beyond_a_truncation(patch: Patch) -> None:
+    """LG-19: what was remembered on the way to a longer end of the log tells of batches that are gone."""
+    patch.edit(ProducerState, "forget_beyond", ("self._remembered.pop()", "break"))
+
+
 @mutant("resend-refused", "a batch that is sent again is refused as out of order", expects=("38",))
 def resend_refused(patch: Patch) -> None:
     """LG-16, KIP-98: after a lost answer the retry is a fatal error; the producer starts anew and writes its records twice."""
