@@ -41,11 +41,12 @@ WRITING: Final = frozenset({"acks", "compression.type", "delivery.timeout.ms", "
 """Options of Kafka's producers."""
 
 
-def client_settings(options: Mapping[str, str], *, reads: bool) -> ClientSettings:
-    """From options without their prefix `kafka.`, of the data source (`reads`) or of the sink. Raises ValueError, as
-    `settings_from`, with the prefix before every name; also for an option that only the other side has a use for."""
+def client_settings(options: Mapping[str, str], *, reads: bool | None = None) -> ClientSettings:
+    """From options without their prefix `kafka.`, of the data source (`reads`), of the sink, or (None) of whoever does both.
+
+    Raises ValueError, as `settings_from`, with the prefix before every name; also for an option of the other side."""
     given = {name.lower(): value for name, value in options.items()}
-    others = WRITING if reads else READING
+    others = frozenset() if reads is None else WRITING if reads else READING
     for name in given:
         if name in others:
             sides = ("writing", "source") if reads else ("reading", "sink")

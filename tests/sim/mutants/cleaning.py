@@ -75,7 +75,7 @@ def tombstone_without_delay(patch: Patch) -> None:
     patch.edit(
         compaction.BatchFilter,
         "__init__",
-        ("self._horizon_ms = wall_ms + delete_retention_ms", "self._horizon_ms = wall_ms"),
+        ("min(wall_ms + delete_retention_ms, MAX_INT64)", "wall_ms"),
     )
 
 
@@ -130,7 +130,7 @@ def clean_part_not_rewritten(patch: Patch) -> None:
 @mutant("horizon-shifts-times", "a batch that gets a delete horizon loses its records' times", expects=("45",))
 def horizon_shifts_times(patch: Patch) -> None:
     """KIP-534 stores the horizon in the base timestamp; KAFKA-15116's class of what follows from that."""
-    rule = "record._replace(timestamp_delta=record.timestamp_delta + shift)"
+    rule = "record._replace(timestamp_delta=delta)"
     patch.edit(batch, "retained_batch", (rule, "record"), also=(compaction,))
 
 
