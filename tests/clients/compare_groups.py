@@ -17,7 +17,7 @@ from tests.clients.compare_transactions import TOPIC, Talk, codes, prepared
 
 COMMIT, OFFSETS, JOIN, HEARTBEAT, LEAVE, SYNC, DESCRIBE, DELETE, OFFSET_DELETE = 8, 9, 11, 12, 13, 14, 15, 42, 47
 TXN_COMMIT, BEAT, DESCRIBE_BOTH = 28, 68, 69
-SESSION_MS: Final = 45_000
+SESSION_MS: Final = 300_000
 REBALANCE_MS: Final = 300_000
 SUBSCRIPTION: Final = b"\0\0\0\0\0\x01\0\x0f" + TOPIC.encode() + b"\0\0\0\0"
 _ROW: Final = {"partition_index": 0, "committed_offset": 5, "committed_leader_epoch": -1, "committed_metadata": ""}
