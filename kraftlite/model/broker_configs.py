@@ -173,14 +173,14 @@ _BROKER: tuple[_Row, ...] = (
     ("replication.quota.window.size.seconds", _I, "1", _POSITIVE, _RO, "Length of a replication throttle's sample."),
     ("alter.log.dirs.replication.quota.window.num", _I, "11", _POSITIVE, _RO, "Samples that the throttle of moves looks at."),
     ("alter.log.dirs.replication.quota.window.size.seconds", _I, "1", _POSITIVE, _RO, "Length of a sample of that throttle."),
-    ("leader.replication.throttled.rate", _L, _NEVER, _NATURAL, _ONE, "Bytes a second sent to throttled followers."),
-    ("follower.replication.throttled.rate", _L, _NEVER, _NATURAL, _ONE, "Bytes a second fetched for throttled replicas."),
+    ("leader.replication.throttled.rate", _L, _NEVER, _NATURAL, _ALL, "Bytes a second sent to throttled followers."),
+    ("follower.replication.throttled.rate", _L, _NEVER, _NATURAL, _ALL, "Bytes a second fetched for throttled replicas."),
     (
         "replica.alter.log.dirs.io.max.bytes.per.second",
         _D,
         "1.7976931348623157E308",
         _POSITIVE,
-        _ONE,
+        _ALL,
         "Bytes a second copied between directories.",
     ),
 )
