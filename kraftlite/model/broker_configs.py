@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
+from kraftlite.model.addresses import canonical_address
 from kraftlite.model.configdef import (
     Allowed,
     ConfigKey,
@@ -62,7 +63,7 @@ _OVERRIDE: Final = re.compile(r"\s*(?P<address>\[[0-9a-fA-F:.]+\]|[0-9.]+):(?P<c
 def connection_overrides(text: str) -> dict[str, int] | None:
     """`max.connections.per.ip.overrides` by address; None for what it cannot be."""
     found = [_OVERRIDE.fullmatch(item) for item in text.split(",") if item.strip()]
-    return {it["address"].strip("[]"): int(it["count"]) for it in found if it} if all(found) else None
+    return {canonical_address(it["address"].strip("[]")): int(it["count"]) for it in found if it} if all(found) else None
 
 
 _OVERRIDES = Allowed(
