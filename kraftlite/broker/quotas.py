@@ -7,7 +7,7 @@ from typing import Final
 
 from kraftlite.metadata.image import ClientQuotasImage
 from kraftlite.model.broker_configs import value_of
-from kraftlite.quotas.matching import FETCH, PRODUCE, REQUEST, ip_quota
+from kraftlite.quotas.matching import FETCH, PRODUCE, REQUEST, IpQuotas
 from kraftlite.quotas.rates import QuotaWindows
 from kraftlite.quotas.usage import ClientQuotas, Usage
 from kraftlite.runtime.ports import Ports, TimerHandle
@@ -25,6 +25,7 @@ class BrokerQuotas:
         windows = QuotaWindows(value_of(values, "quota.window.num"), value_of(values, "quota.window.size.seconds") * 1_000)
         self.clients = ClientQuotas(windows, self, now_us=ports.clock.now_us if now_us is None else now_us)
         self._image = ClientQuotasImage.EMPTY
+        self._of_addresses = IpQuotas({})
         self._in_force: ClientQuotas | None = None
         self._timer: TimerHandle | None = None
 
@@ -32,7 +33,7 @@ class BrokerQuotas:
         """Take over the quotas of an image. Returns what requests are counted by; None while no request is bounded."""
         if image is self._image:
             return self._in_force
-        self._image = image
+        self._image, self._of_addresses = image, IpQuotas(image.entities)
         bounded = measures_time = False
         for entity in image.entities:
             values = image.entities[entity]
@@ -46,7 +47,7 @@ class BrokerQuotas:
 
     def ip_quota(self, address: str) -> float | None:
         """The connections per second that an address may make; None: it is not bounded."""
-        return ip_quota(self._image.entities, address)
+        return self._of_addresses.of(address)
 
     def close(self) -> None:
         if self._timer is not None:

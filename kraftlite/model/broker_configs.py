@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
+from kraftlite.model.addresses import canonical_address
 from kraftlite.model.configdef import (
     Allowed,
     ConfigKey,
@@ -62,7 +63,7 @@ _OVERRIDE: Final = re.compile(r"\s*(?P<address>\[[0-9a-fA-F:.]+\]|[0-9.]+):(?P<c
 def connection_overrides(text: str) -> dict[str, int] | None:
     """`max.connections.per.ip.overrides` by address; None for what it cannot be."""
     found = [_OVERRIDE.fullmatch(item) for item in text.split(",") if item.strip()]
-    return {it["address"].strip("[]"): int(it["count"]) for it in found if it} if all(found) else None
+    return {canonical_address(it["address"].strip("[]")): int(it["count"]) for it in found if it} if all(found) else None
 
 
 _OVERRIDES = Allowed(
@@ -173,14 +174,14 @@ _BROKER: tuple[_Row, ...] = (
     ("replication.quota.window.size.seconds", _I, "1", _POSITIVE, _RO, "Length of a replication throttle's sample."),
     ("alter.log.dirs.replication.quota.window.num", _I, "11", _POSITIVE, _RO, "Samples that the throttle of moves looks at."),
     ("alter.log.dirs.replication.quota.window.size.seconds", _I, "1", _POSITIVE, _RO, "Length of a sample of that throttle."),
-    ("leader.replication.throttled.rate", _L, _NEVER, _NATURAL, _ONE, "Bytes a second sent to throttled followers."),
-    ("follower.replication.throttled.rate", _L, _NEVER, _NATURAL, _ONE, "Bytes a second fetched for throttled replicas."),
+    ("leader.replication.throttled.rate", _L, _NEVER, _NATURAL, _ALL, "Bytes a second sent to throttled followers."),
+    ("follower.replication.throttled.rate", _L, _NEVER, _NATURAL, _ALL, "Bytes a second fetched for throttled replicas."),
     (
         "replica.alter.log.dirs.io.max.bytes.per.second",
         _D,
         "1.7976931348623157E308",
         _POSITIVE,
-        _ONE,
+        _ALL,
         "Bytes a second copied between directories.",
     ),
 )

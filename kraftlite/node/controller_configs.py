@@ -12,7 +12,7 @@ from kraftlite.config.server import ServerConfig
 from kraftlite.metadata.delta import MetadataDelta
 from kraftlite.metadata.image import ClientQuotasImage, MetadataImage
 from kraftlite.metadata.publisher import Manifest
-from kraftlite.quotas.matching import ip_quota
+from kraftlite.quotas.matching import IpQuotas
 from kraftlite.raft.client import LeaderAndEpoch
 from kraftlite.runtime.ports import Ports
 
@@ -38,10 +38,7 @@ class ControllerConfigs:
             self._listeners.update_broker_values(self._configs.broker_values())
         if image.client_quotas is not self._quotas:
             self._quotas = image.client_quotas
-            self._listeners.update_ip_quotas(self._ip_quota)
-
-    def _ip_quota(self, address: str) -> float | None:
-        return ip_quota(self._quotas.entities, address)
+            self._listeners.update_ip_quotas(IpQuotas(image.client_quotas.entities).of)
 
     def on_controller_change(self, leader: LeaderAndEpoch) -> None:
         return None

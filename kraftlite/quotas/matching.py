@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Mapping
 from typing import Final, NamedTuple, Protocol
 
+from kraftlite.model.addresses import canonical_address
 from kraftlite.model.messages.security import QuotaEntityPart
 
 PRODUCE: Final = "producer_byte_rate"
@@ -82,10 +84,21 @@ def matching(quotas: Quotas, key: str, user: str, client_id: str) -> Matched | N
     return None
 
 
-def ip_quota(quotas: Quotas, address: str) -> float | None:
-    """The connections per second that an address may open; None: it is not bounded (KIP-612)."""
-    found = _value(quotas, (QuotaEntityPart(type="ip", name=address),), CONNECTION)
-    return _value(quotas, _DEFAULT_IP, CONNECTION) if found is None else found
+class IpQuotas:
+    """The connections per second that addresses may open (KIP-612). An address may be written in any of its forms."""
+
+    def __init__(self, quotas: Mapping[QuotaEntity, Values]) -> None:
+        self._default = _value(quotas, _DEFAULT_IP, CONNECTION)
+        self._named: dict[str, float] = {}
+        for entity in quotas:
+            name = entity[0].name if len(entity) == 1 and entity[0].type == "ip" else None
+            bound = None if name is None else _value(quotas, entity, CONNECTION)
+            if name is not None and bound is not None:
+                self._named[canonical_address(name)] = bound
+
+    def of(self, address: str) -> float | None:
+        """None: it is not bounded."""
+        return self._named.get(address, self._default)
 
 
 def _kept(name: str) -> str:

@@ -15,6 +15,7 @@ from typing import Any, Final, Self
 from kraftlite.model.errors import ErrorCode
 from kraftlite.model.faults import CLIENTS as CLIENTS_ID
 from kraftlite.model.faults import MAX_FOR_MS, Injection, check, failing_code
+from kraftlite.model.limits import MAX_INT32
 from kraftlite.testing.errors import ClusterError
 
 CLIENTS: Final = "clients"
@@ -123,6 +124,9 @@ class FaultCalls(ABC):
 
     def jump_clock(self, node: int, seconds: float, *, for_s: float | None = None) -> Injected:
         """The wall clock of a node jumps, and jumps back at the end."""
+        most = MAX_INT32 / 1000
+        if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not 0.001 <= abs(seconds) <= most:
+            raise ValueError(f"seconds={seconds!r}: allowed is 0.001 to {int(most)} seconds, forward or back")
         return self._disk("wall-jump", node, for_s, amount=round(seconds * 1000))
 
     # --- what clients are answered

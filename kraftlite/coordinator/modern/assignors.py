@@ -5,7 +5,7 @@ Source: KIP-848, "Server Side Assignors"; `UniformAssignor` and `RangeAssignor` 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from heapq import heapify, heapreplace
 from typing import Final
@@ -162,10 +162,10 @@ def _poorest(heap: list[tuple[int, int, str]], shares: _Shares) -> str:
 
 
 def range_(members: Subscribers, sizes: Sizes) -> dict[str, Parts]:
-    """Assign per topic: ranges of partitions, equal but for one, in the order of members. A member keeps what it has within its
-    share.
+    """Assign per topic: ranges of partitions, equal but for one, in the order of members.
 
-    Topics with as many partitions and the same subscribers are cut alike, so that equal keys meet at one member.
+    Topics with as many partitions and the same subscribers are cut alike, so that equal keys meet at one member. For that nobody
+    keeps what it had, as in Kafka 4: who kept a part of one topic would get another part of a topic that comes later.
     """
     subscribers: dict[UUID, list[str]] = {}
     for member, subscriber in members.items():
@@ -173,37 +173,14 @@ def range_(members: Subscribers, sizes: Sizes) -> dict[str, Parts]:
             subscribers.setdefault(topic_id, []).append(member)
     found: dict[str, dict[UUID, frozenset[int]]] = {member: {} for member in members}
     for topic_id, takers in subscribers.items():
-        previous = {member: members[member].previous.get(topic_id, frozenset()) for member in takers}
-        for member, indexes in _cut(takers, previous, sizes[topic_id]).items():
-            if indexes:
-                found[member][topic_id] = indexes
+        quota, extra = divmod(sizes[topic_id], len(takers))
+        begin = 0
+        for position, member in enumerate(takers):
+            end = begin + quota + (position < extra)
+            if begin < end:
+                found[member][topic_id] = frozenset(range(begin, end))
+            begin = end
     return dict(found)
-
-
-def _cut(takers: Sequence[str], previous: Mapping[str, frozenset[int]], size: int) -> dict[str, frozenset[int]]:
-    quota, extra = divmod(size, len(takers))
-    kept: dict[str, list[int]] = {}
-    limits: dict[str, int] = {}
-    taken: set[int] = set()
-    for member in takers:
-        mine = [index for index in sorted(previous[member]) if index < size and index not in taken]
-        limit = quota
-        if len(mine) > quota and extra:
-            limit, extra = quota + 1, extra - 1
-            limits[member] = limit
-        kept[member] = mine[:limit]
-        taken.update(kept[member])
-    free = iter([index for index in range(size) if index not in taken])
-    found: dict[str, frozenset[int]] = {}
-    for member in takers:
-        if member in limits:
-            limit = limits[member]
-        else:
-            limit = quota + (1 if extra else 0)
-            extra -= 1 if extra else 0
-        missing = [next(free) for _ in range(limit - len(kept[member]))]
-        found[member] = frozenset(kept[member] + missing)
-    return found
 
 
 ASSIGNORS: Final[Mapping[str, Assignor]] = {UNIFORM: uniform, RANGE: range_}

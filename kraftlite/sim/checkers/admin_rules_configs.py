@@ -30,9 +30,7 @@ ELR: Final = "eligible.leader.replicas.version"
 MIN_ISR: Final = "min.insync.replicas"
 _ELR_FROM: Final = 23
 """The `metadata.version` that eligible leader replicas need."""
-OF_ONE_BROKER: Final = frozenset(
-    {"leader.replication.throttled.rate", "follower.replication.throttled.rate", "cordoned.log.dirs"}
-)
+OF_ONE_BROKER: Final = frozenset({"cordoned.log.dirs"})
 """Keys, of those that are drawn, that no default of the cluster may give (CM-51)."""
 _DEFAULT_LIST: Final = "delete"
 """The default of `cleanup.policy`, the only list that is asked for."""

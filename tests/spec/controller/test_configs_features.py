@@ -202,6 +202,13 @@ def test_cm_51_broker_keys_that_cannot_change_are_refused(world: World) -> None:
     assert change(world, BROKER, "", (per_broker[0], SET, "5")) is ErrorCode.INVALID_REQUEST
 
 
+def test_cm_51_a_default_of_all_brokers_may_be_a_replication_throttle(world: World) -> None:
+    for rate in ("leader.replication.throttled.rate", "follower.replication.throttled.rate"):
+        assert change(world, BROKER, "", (rate, SET, "1000")) is ErrorCode.NONE
+    assert change(world, BROKER, "", ("replica.alter.log.dirs.io.max.bytes.per.second", SET, "1000")) is ErrorCode.NONE
+    assert len(configs(world, BROKER, "")) == 3
+
+
 def test_cm_52_changed_values_decide_the_next_election(world: World) -> None:
     state = world.state
     assert state.configs.configured_min_isr("t") == 1

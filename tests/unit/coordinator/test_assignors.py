@@ -107,12 +107,23 @@ def test_range_puts_equal_partitions_together() -> None:
     assert found == {"a": {T: frozenset({0, 1}), U: frozenset({0, 1})}, "b": {T: frozenset({2}), U: frozenset({2})}}
 
 
-def test_range_is_sticky_within_a_members_share() -> None:
-    before = {"a": {T: frozenset({0, 1, 2, 3, 4, 5})}}
-    found = range_(group({"a": (T,), "b": (T,)}, before), {T: 6})
-    assert found == {"a": {T: frozenset({0, 1, 2})}, "b": {T: frozenset({3, 4, 5})}}
-    third = range_(group({"b": (T,), "c": (T,)}, found), {T: 6})
-    assert third["b"] == {T: frozenset({3, 4, 5})}
+def test_cg_09_range_cuts_a_topic_that_comes_later_as_the_others() -> None:
+    """Whatever members had, as in Kafka 4: a member that came first in the order after the topic was shared out gets the same
+    partitions of both topics."""
+    before = {"b": {T: frozenset({0, 1})}}
+    second = range_(group({"a": (T,), "b": (T,)}, before), {T: 2})
+    third = range_(group({"a": (T, U), "b": (T, U)}, second), {T: 2, U: 2})
+    assert third == {"a": {T: frozenset({0}), U: frozenset({0})}, "b": {T: frozenset({1}), U: frozenset({1})}}
+
+
+@given(st.lists(choices, min_size=1, max_size=6), st.lists(choices, min_size=6, max_size=6), sizes_of)
+def test_cg_09_range_does_not_look_back(
+    topics: list[tuple[UUID, ...]], former: list[tuple[UUID, ...]], sizes: dict[UUID, int]
+) -> None:
+    names = [f"m{number}" for number in range(len(topics))]
+    before = range_(group(dict(zip(names, former, strict=False))), sizes)
+    now = dict(zip(names, topics, strict=True))
+    assert range_(group(now, before), sizes) == range_(group(now), sizes)
 
 
 def test_nobody_and_nothing() -> None:

@@ -6,8 +6,9 @@ import itertools
 
 import pytest
 
+from kraftlite.model.broker_configs import connection_overrides
 from kraftlite.model.messages.security import QuotaEntityPart
-from kraftlite.quotas.matching import PRODUCE, QuotaEntity, Scope, ip_quota, matching
+from kraftlite.quotas.matching import PRODUCE, IpQuotas, QuotaEntity, Scope, matching
 
 USER, CLIENT = "alice", "app"
 
@@ -54,6 +55,18 @@ def test_an_empty_client_id_has_only_the_quotas_of_users() -> None:
 
 def test_qu_09_an_address_has_its_own_quota_or_the_default() -> None:
     quotas = {entity(ip="10.0.0.1"): {"connection_creation_rate": "5"}, entity(ip=None): {"connection_creation_rate": "7"}}
-    assert ip_quota(quotas, "10.0.0.1") == 5
-    assert ip_quota(quotas, "10.0.0.2") == 7
-    assert ip_quota({}, "10.0.0.2") is None
+    assert IpQuotas(quotas).of("10.0.0.1") == 5
+    assert IpQuotas(quotas).of("10.0.0.2") == 7
+    assert IpQuotas({}).of("10.0.0.2") is None
+
+
+@pytest.mark.parametrize(
+    ("written", "address"),
+    [("2001:DB8:0:0::7", "2001:db8::7"), ("0:0:0:0:0:0:0:1", "::1"), ("::ffff:10.0.0.7", "10.0.0.7"), ("10.0.0.7", "10.0.0.7")],
+)
+def test_qu_09_an_address_may_be_written_in_any_form(written: str, address: str) -> None:
+    """Whoever was bounded by another form of an address was not bounded at all."""
+    quotas = {entity(ip=written): {"connection_creation_rate": "5.0"}}
+    assert IpQuotas(quotas).of(address) == 5
+    assert IpQuotas(quotas).of("10.0.0.8") is None
+    assert connection_overrides(f"[{written}]:3") == {address: 3}

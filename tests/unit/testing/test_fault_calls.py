@@ -55,6 +55,16 @@ def test_a_fault_that_hits_nobody_is_an_error(call: Callable[[Calls], Injected])
     assert calls.hit == []
 
 
+@pytest.mark.parametrize("seconds", [float("inf"), float("-inf"), float("nan"), 0, 0.0004, True, 1e9])
+def test_a_clock_does_not_jump_by_what_is_no_time_or_nothing(seconds: float) -> None:
+    calls = Calls()
+    with pytest.raises(ValueError, match="allowed is"):
+        calls.jump_clock(4, seconds)
+    assert calls.hit == []
+    calls.jump_clock(4, -0.5)
+    assert [it.fault.amount for it in calls.hit] == [-500]
+
+
 def test_answers_of_brokers_that_do_not_run_cannot_be_changed() -> None:
     calls = Calls()
     calls.fail_api("Produce", error=6)
