@@ -10,6 +10,7 @@ import click
 
 from kraftlite.cli.compat.tool import Parser, ToolError, UsageError, cluster_of, java_class
 from kraftlite.client.admin import describe_log_dirs
+from kraftlite.client.cluster import ClusterClient
 from kraftlite.model.errors import ErrorCode
 
 
@@ -22,12 +23,17 @@ def run(arguments: Sequence[str]) -> int:
     options = parser.read(arguments)
     if not options.describe:
         raise UsageError('Missing required argument "[describe]"')
-    cluster = cluster_of(options)
+    describe(cluster_of(options), options.broker_list or "", options.topic_list or "")
+    return 0
+
+
+def describe(cluster: ClusterClient, broker_list: str, topic_list: str) -> None:
+    """Print what the directories of these brokers hold of these topics; each list may be empty, for all. Raises ToolError."""
     live = cluster.brokers()
     try:
-        named = [int(one) for one in (options.broker_list or "").split(",") if one.strip()]
+        named = [int(one) for one in broker_list.split(",") if one.strip()]
     except ValueError:
-        raise UsageError(f"--broker-list {options.broker_list}: allowed is 1,2,3") from None
+        raise UsageError(f"--broker-list {broker_list}: allowed is 1,2,3") from None
     brokers = list(dict.fromkeys(named)) or list(live)
     unknown = [one for one in brokers if one not in live]
     if unknown:
@@ -35,18 +41,17 @@ def run(arguments: Sequence[str]) -> int:
             f"ERROR: The given brokers do not exist from --broker-list: {','.join(map(str, unknown))}. "
             f"Current existent brokers: {','.join(map(str, live))}"
         )
-    names = {one.strip() for one in (options.topic_list or "").split(",") if one.strip()}
+    names = {one.strip() for one in topic_list.split(",") if one.strip()}
     click.echo("Querying brokers for log directories information")
-    found = []
-    for broker in brokers:
-        found.append({"broker": broker, "logDirs": [_shown(one, names) for one in describe_log_dirs(cluster, broker)]})
+    found = [
+        {"broker": broker, "logDirs": [_shown(one, names) for one in describe_log_dirs(cluster, broker)]} for broker in brokers
+    ]
     click.echo(f"Received log directory information from brokers {','.join(map(str, brokers))}")
     click.echo(json.dumps({"brokers": found, "version": 1}, separators=(",", ":")))
-    return 0
 
 
 def _shown(directory: Mapping[str, Any], topics: Collection[str]) -> dict[str, Any]:
-    """A directory with what is in it of these topics (none: of all), whether the cluster still knows them or not."""
+    """Show a directory with what is in it of these topics (none: of all), whether the cluster still knows them or not."""
     replicas = [one for one in directory["partitions"] if not topics or one["partition"].rpartition("-")[0] in topics]
     error = directory["error"]
     return {

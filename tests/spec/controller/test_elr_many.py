@@ -16,32 +16,31 @@ from kraftlite.metadata.records import (
     PartitionChangeRecord,
 )
 from kraftlite.model.errors import ErrorCode
+from kraftlite.model.limits import MAX_RECORDS_PER_BATCH
 from kraftlite.model.messages import controller as m
-from tests.harness.controller_world import World, check_invariants
+from tests.harness.controller_world import World
 
 BROKER, SET = 4, 0
 MIN_ISR = "min.insync.replicas"
-PARTITIONS = 12
+TOPICS, EACH = ("t", "u"), MAX_RECORDS_PER_BATCH // 2 + 1
 
 
 @pytest.fixture
-def world(monkeypatch: pytest.MonkeyPatch) -> World:
-    """A topic of which nobody is in sync any more; a batch then takes fewer records than it has partitions."""
+def world() -> World:
+    """Topics of whose partitions nobody is in sync any more: of more than fit in a batch."""
     on = FeatureLevelRecord(name=ELIGIBLE_LEADER_REPLICAS_VERSION, level=1)
     world = World(bootstrap=(FeatureLevelRecord(name=METADATA_VERSION, level=30), on))
     world.start_brokers(1, 2, 3)
-    assert world.create(assignments=[[1, 2, 3]] * PARTITIONS, configs={MIN_ISR: "2"}).error is ErrorCode.NONE
+    for topic in TOPICS:
+        assert world.create(topic, assignments=[[1, 2, 3]] * EACH, configs={MIN_ISR: "2"}).error is ErrorCode.NONE
     for broker_id in (3, 2, 1):
         world.fence(broker_id)
-    for module in ("core", "results"):
-        monkeypatch.setattr(f"kraftlite.controller.{module}.MAX_RECORDS_PER_BATCH", 5)
     return world
 
 
-def who_may_lead(world: World) -> list[tuple[Any, ...]]:
-    check_invariants(world.active.core)
-    found = [world.partition("t", index) for index in range(PARTITIONS)]
-    return [(it.leader, it.isr, it.elr, it.last_known_elr) for it in found]
+def who_may_lead(world: World) -> set[tuple[Any, ...]]:
+    found = [world.partition(topic, index) for topic in TOPICS for index in range(EACH)]
+    return {(it.leader, it.isr, it.elr, it.last_known_elr) for it in found}
 
 
 def check_written(world: World, since: int) -> None:
@@ -50,15 +49,14 @@ def check_written(world: World, since: int) -> None:
     assert isinstance(written[0], BeginTransactionRecord)
     assert isinstance(written[-1], EndTransactionRecord)
     assert sum(isinstance(it, ClearElrRecord) for it in written) == 1
-    assert sum(isinstance(it, PartitionChangeRecord) for it in written) == PARTITIONS
-    assert max(len(batch.records) for batch in batches) <= 5
+    assert sum(isinstance(it, PartitionChangeRecord) for it in written) == len(TOPICS) * EACH
+    assert max(len(batch.records) for batch in batches) <= MAX_RECORDS_PER_BATCH
 
 
-@pytest.mark.parametrize("levels", [((0, 2),), ((0, 2), (1, 1))], ids=["off", "on again"])
-def test_el_01_the_feature_is_turned_off_and_on(world: World, levels: tuple[tuple[int, int], ...]) -> None:
+def test_el_01_the_feature_is_turned_off_and_on(world: World) -> None:
     before = who_may_lead(world)
-    assert before == [(None, (), (1, 2), (1,))] * PARTITIONS
-    for level, kind in levels:
+    assert before == {(None, (), (1, 2), (1,))}
+    for level, kind in ((0, 2), (1, 1)):
         since = len(world.quorum.batches)
         update = m.FeatureUpdate(name=ELIGIBLE_LEADER_REPLICAS_VERSION, level=level, upgrade_type=kind)
         request = m.UpdateFeaturesRequest(updates=(update,), validate_only=False, timeout_ms=1_000)
