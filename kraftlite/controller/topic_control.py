@@ -245,7 +245,7 @@ class TopicControl:
         return outcome.without_records() if request.validate_only else outcome
 
     def _more_partitions(self, topic: CreatePartitionsTopic, quota: MutationQuota | None) -> Steps[list[MetadataRecord]]:
-        """As in Kafka, the quota is charged before anybody looks where the partitions would go."""
+        """Charge the quota, then, as in Kafka, find where the partitions go."""
         info = self._state.topic(topic.name)
         if info is None:
             raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{topic.name}' does not exist.")

@@ -101,7 +101,7 @@ def test_qu_07_added_and_deleted_partitions_are_charged(bounded: Bounded) -> Non
 
 
 def test_qu_07_partitions_are_charged_before_it_is_decided_where_they_go(bounded: Bounded) -> None:
-    """As in Kafka: what an assignment that is refused asked for is charged, and without quota nobody looks at it."""
+    """Kafka charges what an assignment that is refused asked for, and without quota nobody looks at it."""
     bounded.create(("a", 1))
     asked = bounded.world.state.topics.create_partitions
     unknown = tuple(m.ReplicaAssignment(partition=index, broker_ids=(NodeId(9),)) for index in range(1, 13))
