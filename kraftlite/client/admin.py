@@ -177,14 +177,16 @@ def elect_leaders(
 
 
 def alter_reassignments(
-    cluster: ClusterClient, wanted: Mapping[Partition, Sequence[int] | None]
+    cluster: ClusterClient, wanted: Mapping[Partition, Sequence[int] | None], *, any_factor: bool = True
 ) -> dict[Partition, tuple[ErrorCode, str | None]]:
-    """None cancels. Raises RequestRefused when the request as a whole is refused."""
+    """None cancels. Without `any_factor` a partition keeps the number of its replicas, or is refused (KIP-860). Raises
+    RequestRefused when the request as a whole is refused."""
     topics = [
         {"name": topic, "partitions": [{"partition_index": at, "replicas": wanted[topic, at]} for at in indexes]}
         for topic, indexes in by_topic(wanted).items()
     ]
-    answer = check(_change(cluster, 45, 0, {"topics": topics}))
+    version, more = (0, {}) if any_factor else (1, {"allow_replication_factor_change": False})
+    answer = check(_change(cluster, 45, version, {"topics": topics, **more}))
     return {
         (str(topic.name), int(one.partition_index)): (code_of(one), one.error_message)
         for topic in answer.responses

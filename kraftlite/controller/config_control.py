@@ -11,7 +11,7 @@ from functools import partial
 from typing import Final
 
 from kraftlite.controller.policies import Verdicts, pending
-from kraftlite.controller.results import BoundedRecords, ControllerResult
+from kraftlite.controller.results import BoundedRecords, ControllerResult, all_or_nothing
 from kraftlite.controller.turns import Steps
 from kraftlite.metadata.records import ClearElrRecord, ConfigRecord, MetadataRecord
 from kraftlite.model.broker_configs import BROKER_CONFIGS, broker_key_of, scaled, topic_synonyms
@@ -166,8 +166,8 @@ class ConfigControl:
     def _finish(
         self, records: BoundedRecords, results: list[AlterConfigsResult], validate_only: bool
     ) -> ControllerResult[AlterConfigsResponse]:
-        records.extend(self._elr_cleared_by(records))
-        result = ControllerResult(records=list(records), response=AlterConfigsResponse(resources=tuple(results)), atomic=True)
+        found = [*records, *self._elr_cleared_by(records)]
+        result = all_or_nothing("Configs", found, AlterConfigsResponse(resources=tuple(results)))
         return result.without_records() if validate_only else result
 
     # --- eligible leader replicas (KIP-966)

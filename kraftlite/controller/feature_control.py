@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable
 
-from kraftlite.controller.results import ControllerResult
+from kraftlite.controller.results import ControllerResult, all_or_nothing
 from kraftlite.metadata import features
 from kraftlite.metadata.records import FeatureLevelRecord, MetadataRecord, NoOpRecord
 from kraftlite.model.errors import ApiError, ErrorCode
@@ -79,7 +79,7 @@ class FeatureControl:
                 self.upgrade_kraft_version(update.level, request.validate_only)
                 records.append(NoOpRecord())  # committed behind what the quorum has appended
         results = tuple(UpdateFeatureResult(name=it.name, error=ErrorCode.NONE, message=None) for it in request.updates)
-        result = ControllerResult(records=records, response=UpdateFeaturesResponse(results=results), atomic=True)
+        result = all_or_nothing("Feature levels", records, UpdateFeaturesResponse(results=results))
         return result.without_records() if request.validate_only else result
 
     def _check_dependencies(self, request: UpdateFeaturesRequest) -> None:

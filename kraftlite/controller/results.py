@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import Generic, SupportsIndex, TypeVar
 
 from kraftlite.controller.turns import Steps
-from kraftlite.metadata.records import MetadataRecord
+from kraftlite.metadata.records import BeginTransactionRecord, EndTransactionRecord, MetadataRecord
 from kraftlite.model.errors import ApiError, ErrorCode
-from kraftlite.model.limits import MAX_RECORDS_PER_USER_OP
+from kraftlite.model.limits import MAX_RECORDS_PER_BATCH, MAX_RECORDS_PER_USER_OP
 
 T = TypeVar("T")
 
@@ -31,6 +31,14 @@ class ControllerResult(Generic[T]):
     def without_records(self) -> ControllerResult[T]:
         """Return the same answer with nothing to write, for `validate_only` (CE-19)."""
         return ControllerResult(records=[], response=self.response, atomic=False)
+
+
+def all_or_nothing(name: str, records: list[MetadataRecord], response: T) -> ControllerResult[T]:
+    """Return a result whose records take effect together: in one batch; in a metadata transaction called `name` where they are
+    more than fit in one. For what follows from a request, not for what it asks (CE-18), from 3.6-IV1 on."""
+    if len(records) <= MAX_RECORDS_PER_BATCH:
+        return ControllerResult(records=records, response=response, atomic=True)
+    return ControllerResult(records=[BeginTransactionRecord(name=name), *records, EndTransactionRecord()], response=response)
 
 
 class BoundedRecords(list[MetadataRecord]):

@@ -233,9 +233,7 @@ class TopicControl:
             try:
                 if count[topic.name] > 1:
                     raise ApiError(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
-                found = yield from self._more_partitions(topic)
-                if quota is not None and not request.validate_only:
-                    quota.charge(len(found))
+                found = yield from self._more_partitions(topic, None if request.validate_only else quota)
             except ApiError as error:
                 results.append(CreatePartitionsResult(name=topic.name, error=error.code, message=error.message))
                 continue
@@ -246,7 +244,8 @@ class TopicControl:
         outcome = ControllerResult(records=list(records), response=response, atomic=True)
         return outcome.without_records() if request.validate_only else outcome
 
-    def _more_partitions(self, topic: CreatePartitionsTopic) -> Steps[list[MetadataRecord]]:
+    def _more_partitions(self, topic: CreatePartitionsTopic, quota: MutationQuota | None) -> Steps[list[MetadataRecord]]:
+        """Charge the quota, then, as in Kafka, find where the partitions go."""
         info = self._state.topic(topic.name)
         if info is None:
             raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{topic.name}' does not exist.")
@@ -260,13 +259,15 @@ class TopicControl:
             )
         additional = topic.count - present
         factor = len(info.partitions[0].replicas)
+        if topic.assignments is not None and len(topic.assignments) != additional:
+            raise ApiError(
+                ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+                f"Attempted to add {additional} additional partition(s), but only {len(topic.assignments)} "
+                "assignment(s) were specified.",
+            )
+        if quota is not None:
+            quota.charge(additional)
         if topic.assignments is not None:
-            if len(topic.assignments) != additional:
-                raise ApiError(
-                    ErrorCode.INVALID_REPLICA_ASSIGNMENT,
-                    f"Attempted to add {additional} additional partition(s), but only {len(topic.assignments)} "
-                    "assignment(s) were specified.",
-                )
             for assignment in topic.assignments:
                 yield
                 self._check_assignment(assignment, factor)

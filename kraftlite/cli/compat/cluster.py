@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import argparse
+import os
 from collections.abc import Sequence
 
 import click
 
 from kraftlite.cli.compat.tool import Parser, ToolError, UsageError, cluster_of
+from kraftlite.cli.target import CONFIG_OPTION, CONFIG_VARIABLE
 from kraftlite.client.cluster import ClusterClient, check
 from kraftlite.client.errors import RequestRefused
 from kraftlite.model.errors import ErrorCode
@@ -19,7 +22,8 @@ def run(arguments: Sequence[str]) -> int:
         action = actions.add_parser(name, tool=f"kafka-cluster {name}")
         action.add_argument("--bootstrap-server", "-b")
         action.add_argument("--bootstrap-controller", "-C")
-        action.add_argument("--config", "-c", metavar="FILE")
+        action.add_argument("-c", CONFIG_OPTION, metavar="FILE", default=os.environ.get(CONFIG_VARIABLE))
+        action.add_argument("--config", metavar="FILE")
         if name == "unregister":
             action.add_argument("--id", "-i", type=int)
         if name == "list-endpoints":
@@ -27,7 +31,7 @@ def run(arguments: Sequence[str]) -> int:
     options = parser.read(arguments)
     if options.command is None:
         raise UsageError("too few arguments: one of cluster-id, unregister, list-endpoints")
-    cluster = cluster_of(options, options.config, "--config")
+    cluster = _asked(options)
     if options.command == "cluster-id":
         cluster.brokers()
         click.echo(f"Cluster ID: {cluster.cluster_id}")
@@ -40,6 +44,15 @@ def run(arguments: Sequence[str]) -> int:
             raise ToolError("The option --include-fenced-brokers is only supported with --bootstrap-server option")
         _endpoints(cluster, fenced=options.include_fenced_brokers, controllers=options.bootstrap_controller is not None)
     return 0
+
+
+def _asked(options: argparse.Namespace) -> ClusterClient:
+    """`--config` is what `--command-config` was called before KIP-1147."""
+    if options.config is None:
+        return cluster_of(options)
+    if options.command_config not in (None, os.environ.get(CONFIG_VARIABLE)):
+        raise UsageError("--config and --command-config cannot be specified together.")
+    return cluster_of(options, options.config, "--config")
 
 
 def _unregister(cluster: ClusterClient, broker_id: int) -> None:

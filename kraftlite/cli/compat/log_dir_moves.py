@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
-from typing import Final
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final
 
 import click
 
@@ -105,13 +105,34 @@ def verify(cluster: ClusterClient, wanted: Mapping[Replica, str]) -> bool:
     return over
 
 
-def _state(partition: Partition, broker: int, target: str, directories: list[dict[str, object]]) -> tuple[str, bool]:
-    replica, name = _name((partition, broker)), f"{partition[0]}-{partition[1]}"
+def under_way(cluster: ClusterClient, wanted: Iterable[Replica]) -> dict[Replica, str]:
+    """Find those of the replicas that are being copied to another directory, each with the one that it is in."""
+    found: dict[Replica, str] = {}
+    replicas = set(wanted)
+    for broker in sorted({broker for _, broker in replicas} & set(cluster.brokers())):
+        mine = sorted(partition for partition, one in replicas if one == broker)
+        directories = describe_log_dirs(cluster, broker, mine)
+        for partition in mine:
+            current, copy = _places(partition, directories)
+            if current is not None and copy is not None:
+                found[partition, broker] = current
+    return found
+
+
+def _places(partition: Partition, directories: Iterable[Mapping[str, Any]]) -> tuple[str | None, str | None]:
+    """Find the directory of a partition, and the one that it is being copied to."""
+    name = f"{partition[0]}-{partition[1]}"
     current = copy = None
     for directory in directories:
-        for one in directory["partitions"]:  # type: ignore[attr-defined]
+        for one in directory["partitions"]:
             if one["partition"] == name:
                 current, copy = (current, directory["logDir"]) if one["isFuture"] else (directory["logDir"], copy)
+    return current, copy
+
+
+def _state(partition: Partition, broker: int, target: str, directories: Sequence[Mapping[str, Any]]) -> tuple[str, bool]:
+    replica, name = _name((partition, broker)), f"{partition[0]}-{partition[1]}"
+    current, copy = _places(partition, directories)
     if current is None:
         where = f"Partition {name} is not found in any live log dir on broker {broker}."
         return f"{where} There is likely an offline log dir on the broker.", False

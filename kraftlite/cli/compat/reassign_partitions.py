@@ -5,12 +5,12 @@ from __future__ import annotations
 import argparse
 import json
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import click
 
-from kraftlite.cli.compat.log_dir_moves import ANY, Replica, ask, directories_of, read_directories, start, verify
+from kraftlite.cli.compat.log_dir_moves import ANY, Replica, ask, directories_of, read_directories, start, under_way, verify
 from kraftlite.cli.compat.tool import Parser, ToolError, UsageError, cluster_of, exactly_one
 from kraftlite.cli.partition_lists import named_twice, numbers_of, partition_of, read_rows, topic_of
 from kraftlite.client.admin import (
@@ -37,7 +37,7 @@ Assignment = dict[Partition, list[int]]
 def _parser() -> Parser:
     parser = Parser("kafka-reassign-partitions", "This tool helps to move topic partitions between replicas.")
     parser.connection()
-    for name in (*ACTIONS, "disable-rack-aware", "additional", "preserve-throttles"):
+    for name in (*ACTIONS, "disable-rack-aware", "additional", "preserve-throttles", "disallow-replication-factor-change"):
         parser.add_argument(f"--{name}", action="store_true")
     for name in ("reassignment-json-file", "topics-to-move-json-file", "broker-list"):
         parser.add_argument(f"--{name}")
@@ -171,7 +171,7 @@ def _execute(cluster: ClusterClient, options: argparse.Namespace) -> None:
     _set_throttles(cluster, wanted, current, directories, options)
     if directories:
         ask(cluster, directories)  # a replica that is not there yet is then made where it belongs
-    results = alter_reassignments(cluster, wanted)
+    results = alter_reassignments(cluster, wanted, any_factor=not options.disallow_replication_factor_change)
     failed = {partition: error for partition, error in results.items() if error[0] is not ErrorCode.NONE}
     if failed:
         lines = [f"{topic}-{index}: {message or code.name}" for (topic, index), (code, message) in sorted(failed.items())]
@@ -273,7 +273,6 @@ def _cancel(cluster: ClusterClient, options: argparse.Namespace) -> None:
     moving = list(list_reassignments(cluster, wanted))
     if not moving:
         click.echo("None of the specified partition reassignments are active.")
-        click.echo("None of the specified partition moves are active.")
     else:
         results = alter_reassignments(cluster, dict.fromkeys(moving))
         failed = [(partition, found) for partition, found in sorted(results.items()) if found[0] is not ErrorCode.NONE]
@@ -282,8 +281,18 @@ def _cancel(cluster: ClusterClient, options: argparse.Namespace) -> None:
             raise ToolError("Error cancelling partition reassignment(s) for:\n" + "\n".join(lines))
         plural = "" if len(moving) == 1 else "s"
         click.echo(f"Successfully cancelled partition reassignment{plural} for: {_names(moving)}")
+    take_back(cluster, read_directories(options.reassignment_json_file), options.timeout)
     if not options.preserve_throttles:
         _clear_throttles(cluster, sorted({topic for topic, _index in wanted} & set(cluster.topics())))
+
+
+def take_back(cluster: ClusterClient, replicas: Iterable[Replica], timeout_ms: int | None) -> None:
+    """Move those of the replicas that are on their way to another directory to the one that they are in."""
+    back = under_way(cluster, replicas)
+    if back:
+        start(cluster, back, timeout_ms)
+    else:
+        click.echo("None of the specified partition moves are active.")
 
 
 def _list(cluster: ClusterClient, _options: argparse.Namespace) -> None:

@@ -172,6 +172,26 @@ def finish(tool: str, run: Callable[[Sequence[str]], int], arguments: Sequence[s
 
 
 _CLASSES: Final = {
+    ErrorCode.CORRUPT_MESSAGE: "CorruptRecordException",
+    ErrorCode.STALE_CONTROLLER_EPOCH: "ControllerMovedException",
+    ErrorCode.OFFSET_METADATA_TOO_LARGE: "OffsetMetadataTooLarge",
+    ErrorCode.RECORD_LIST_TOO_LARGE: "RecordBatchTooLargeException",
+    ErrorCode.TOPIC_AUTHORIZATION_FAILED: "TopicAuthorizationException",
+    ErrorCode.GROUP_AUTHORIZATION_FAILED: "GroupAuthorizationException",
+    ErrorCode.CLUSTER_AUTHORIZATION_FAILED: "ClusterAuthorizationException",
+    ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: "TransactionalIdAuthorizationException",
+    ErrorCode.KAFKA_STORAGE_ERROR: "KafkaStorageException",
+    ErrorCode.SASL_AUTHENTICATION_FAILED: "SaslAuthenticationException",
+    ErrorCode.DELEGATION_TOKEN_AUTH_DISABLED: "DelegationTokenDisabledException",
+    ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED: "UnsupportedByAuthenticationException",
+    ErrorCode.DELEGATION_TOKEN_AUTHORIZATION_FAILED: "DelegationTokenAuthorizationException",
+    ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER: "OutOfOrderSequenceException",
+    ErrorCode.DUPLICATE_SEQUENCE_NUMBER: "DuplicateSequenceException",
+    ErrorCode.INVALID_PRODUCER_ID_MAPPING: "InvalidPidMappingException",
+    ErrorCode.INVALID_TRANSACTION_TIMEOUT: "InvalidTxnTimeoutException",
+    ErrorCode.PRINCIPAL_DESERIALIZATION_FAILURE: "PrincipalDeserializationException",
+    ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR: "FetchSessionTopicIdException",
+    ErrorCode.INVALID_REGULAR_EXPRESSION: "InvalidRegularExpression",
     ErrorCode.TOPIC_ALREADY_EXISTS: "TopicExistsException",
     ErrorCode.NON_EMPTY_GROUP: "GroupNotEmptyException",
     ErrorCode.INVALID_CONFIG: "InvalidConfigurationException",
@@ -205,8 +225,15 @@ def told_to_stop(handler: Callable[[int, Any], None]) -> Iterator[None]:
 
 def java_exception(code: ErrorCode, message: str | None = None) -> str:
     """Format an exception as Kafka's client shows it: `org.apache.kafka.common.errors.GroupNotEmptyException: The group …`."""
+    return f"{java_class(code)}: {message or TEXTS.get(code, code.name)}"
+
+
+def java_class(code: ErrorCode) -> str:
+    """Name the class of Kafka's exception: `org.apache.kafka.common.errors.GroupNotEmptyException`."""
+    if code is ErrorCode.INVALID_RECORD:
+        return "org.apache.kafka.common.InvalidRecordException"
     name = _CLASSES.get(code)
     if name is None:
         words = "".join(part.capitalize() for part in code.name.split("_"))
         name = words if words.endswith("Exception") else f"{words}Exception"
-    return f"org.apache.kafka.common.errors.{name}: {message or TEXTS.get(code, code.name)}"
+    return f"org.apache.kafka.common.errors.{name}"

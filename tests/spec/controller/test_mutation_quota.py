@@ -9,6 +9,7 @@ import pytest
 
 from kraftlite.controller.mutation_quotas import IDLE_MS, MutationQuotas
 from kraftlite.model.errors import ErrorCode
+from kraftlite.model.ids import NodeId
 from kraftlite.model.messages import controller as m
 from kraftlite.quotas.rates import QuotaWindows
 from tests.harness.controller_world import World
@@ -97,6 +98,18 @@ def test_qu_07_added_and_deleted_partitions_are_charged(bounded: Bounded) -> Non
     bounded.now_ms += 1_000
     assert codes(bounded.delete("a")) == [E.NONE]
     assert bounded.create(("b", 1)).throttle_ms == 12_000
+
+
+def test_qu_07_partitions_are_charged_before_it_is_decided_where_they_go(bounded: Bounded) -> None:
+    """Kafka charges what an assignment that is refused asked for, and without quota nobody looks at it."""
+    bounded.create(("a", 1))
+    asked = bounded.world.state.topics.create_partitions
+    unknown = tuple(m.ReplicaAssignment(partition=index, broker_ids=(NodeId(9),)) for index in range(1, 13))
+    wrong = m.CreatePartitionsTopic(name="a", count=13, assignments=unknown)
+    request = m.CreatePartitionsRequest(topics=(wrong,), validate_only=False, timeout_ms=1_000)
+    for code in (E.INVALID_REPLICA_ASSIGNMENT, E.THROTTLING_QUOTA_EXCEEDED):
+        answer = bounded._ask("create_partitions", lambda quota: asked(request, quota), STRICT)
+        assert codes(answer) == [code]
 
 
 def test_qu_07_what_fails_or_is_only_validated_costs_nothing(bounded: Bounded) -> None:

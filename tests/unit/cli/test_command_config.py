@@ -55,6 +55,23 @@ def test_tls_and_scram(tmp_path: Path, properties: Write, capsys: pytest.Capture
         assert capsys.readouterr().err.startswith("Error: SASL_AUTHENTICATION_FAILED: alice by SCRAM-SHA-512: ")
 
 
+@pytest.mark.parametrize("option", ["--command-config", "-c", "--config"])
+def test_kafka_cluster_takes_the_option_by_every_name(option: str, properties: Write, capsys: pytest.CaptureFixture[str]) -> None:
+    """KIP-1147 gave it the name that it has at the other tools, and `-c` with it."""
+    path = properties(client_id="me")
+    with broker() as there:
+        asked = ["cluster-id", "--bootstrap-server", f"127.0.0.1:{there.port}", option, path]
+        assert finish("kafka-cluster", cluster.run, asked) == 0
+        assert capsys.readouterr().out == "Cluster ID: the-cluster\n"
+
+
+def test_kafka_cluster_takes_the_option_once(properties: Write, capsys: pytest.CaptureFixture[str]) -> None:
+    path = properties(client_id="me")
+    asked = ["cluster-id", "--bootstrap-server", "127.0.0.1:1", "--config", path, "--command-config", path]
+    assert finish("kafka-cluster", cluster.run, asked) == 1
+    assert capsys.readouterr().err.startswith("--config and --command-config cannot be specified together.")
+
+
 @pytest.mark.parametrize(
     ("given", "said"),
     [

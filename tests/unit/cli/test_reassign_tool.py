@@ -1,0 +1,68 @@
+"""kafka-reassign-partitions: moves that are cancelled, and what may not change. Source: Kafka's ReassignPartitionsCommand;
+KIP-113, KIP-860."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace as Of
+from typing import Any
+
+import pytest
+
+from kraftlite.cli.compat.log_dir_moves import under_way
+from kraftlite.cli.compat.reassign_partitions import take_back
+from kraftlite.client.admin import alter_reassignments
+from kraftlite.model.errors import ErrorCode
+
+REPLICA = ("t", 0), 1
+
+
+class Cluster:
+    """Broker 1, with t-0 in /a and perhaps a copy of it in /b. `asked`: the changes."""
+
+    settings = Of(retry_timeout_ms=1_000)
+
+    def __init__(self, *, copy: bool) -> None:
+        self.copy = copy
+        self.asked: list[tuple[int, int, Any]] = []
+
+    def brokers(self) -> dict[int, None]:
+        return {1: None}
+
+    def call(self, key: int, version: int, values: dict[str, Any], **_more: Any) -> Any:
+        if key == 35:
+            return Of(error_code=ErrorCode.NONE, results=[_holds("/a", False), *([_holds("/b", True)] if self.copy else [])])
+        self.asked.append((key, version, values))
+        one = Of(partition_index=0, error_code=ErrorCode.NONE, error_message=None)
+        topic = Of(name="t", topic_name="t", partitions=[one])
+        return Of(error_code=ErrorCode.NONE, error_message=None, responses=[topic], results=[topic])
+
+
+def _holds(path: str, future: bool) -> Any:
+    part = Of(partition_index=0, partition_size=1, offset_lag=0, is_future_key=future)
+    room = {"total_bytes": 9, "usable_bytes": 9, "is_cordoned": False}
+    return Of(log_dir=path, error_code=ErrorCode.NONE, topics=[Of(name="t", partitions=[part])], **room)
+
+
+def test_a_move_between_directories_is_taken_back(capsys: pytest.CaptureFixture[str]) -> None:
+    cluster: Any = Cluster(copy=True)
+    assert under_way(cluster, [REPLICA, (("t", 0), 9)]) == {REPLICA: "/a"}
+    take_back(cluster, [REPLICA], None)
+    ((key, _version, values),) = cluster.asked
+    assert (key, values["dirs"][0]["path"]) == (34, "/a")
+    assert capsys.readouterr().out == "Successfully started moving log directory to /a for replica t-0 with broker 1 \n"
+
+
+def test_what_does_not_move_stays(capsys: pytest.CaptureFixture[str]) -> None:
+    cluster: Any = Cluster(copy=False)
+    take_back(cluster, [REPLICA], None)
+    assert cluster.asked == []
+    assert capsys.readouterr().out == "None of the specified partition moves are active.\n"
+
+
+@pytest.mark.parametrize("any_factor", [True, False])
+def test_the_number_of_replicas_may_be_kept(any_factor: bool) -> None:
+    cluster: Any = Cluster(copy=False)
+    answer = alter_reassignments(cluster, {("t", 0): [1]}, any_factor=any_factor)
+    assert answer == {("t", 0): (ErrorCode.NONE, None)}
+    ((key, version, values),) = cluster.asked
+    assert (key, version, values.get("allow_replication_factor_change", True)) == (45, 0 if any_factor else 1, any_factor)
