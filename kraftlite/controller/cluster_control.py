@@ -135,10 +135,13 @@ class ClusterControl:
         return registration
 
     def usable_brokers(self) -> list[UsableBroker]:
-        """List the candidates for new replicas: all brokers that are not on their way down and have a directory for them."""
+        """List the candidates for new replicas: all brokers that are not on their way down and have a directory for them.
+
+        One whose session is over is about to be fenced, and counts as such."""
+        over = () if self.heartbeats is None else self.heartbeats.leaving
         cordoning = features.supports_cordoning(self._features.level_or_minimum())
         return [
-            UsableBroker(broker_id=broker.broker_id, rack=broker.rack, fenced=broker.fenced)
+            UsableBroker(broker_id=broker.broker_id, rack=broker.rack, fenced=broker.fenced or broker.broker_id in over)
             for broker in self.brokers.values()
             if (broker.fenced or not broker.in_controlled_shutdown) and not (cordoning and broker.is_cordoned)
         ]

@@ -4,7 +4,7 @@ change of what only administrators change is, record for record, the effect of o
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Final
 
@@ -15,6 +15,7 @@ from kraftlite.model.messages import controller as m
 from kraftlite.model.messages import methods
 from kraftlite.model.messages.security import AlterUserScramCredentialsRequest, AlterUserScramCredentialsResponse
 from kraftlite.model.method import AnyMethod
+from kraftlite.runtime.trace.controller import BrokerSessionExpired
 from kraftlite.sim.checkers import admin_rules as topics
 from kraftlite.sim.checkers import admin_rules_configs as configs
 from kraftlite.sim.checkers.admin_rules import Entry, Outcome
@@ -22,7 +23,7 @@ from kraftlite.sim.checkers.base import World
 from kraftlite.sim.checkers.facts import MetadataChecker
 from kraftlite.sim.checkers.model import MetadataState, completes_a_move, has_elr
 from kraftlite.sim.checkers.views import Entry as Batch
-from kraftlite.sim.checkers.views import is_ahead
+from kraftlite.sim.checkers.views import NodeView, is_ahead
 from kraftlite.sim.history import UNANSWERED, Operation
 from kraftlite.simhost.network import AnyExchange
 
@@ -86,6 +87,9 @@ class AdminOutcomes(MetadataChecker):
             for method in served:
                 self.facts.watch_arrival(method, lambda exchange, kind=kind: self._on_arrival(kind, exchange))  # type: ignore[misc]
                 self.facts.watch_served(method, self._on_served)
+        self._expired: dict[NodeId, int] = {}
+        """The metadata epoch of the controller that ended a broker's session, until it is fenced."""
+        self.facts.watch(BrokerSessionExpired, self._on_expired)
 
     def outcome(self, state: MetadataState, kind: str, request: Any, at: NodeId | None = None) -> Outcome:
         """The one place where a kind of request is tied to its rule. `at`: the controller that has it, which knows itself."""
@@ -95,6 +99,9 @@ class AdminOutcomes(MetadataChecker):
             return configs.update_features(state, request, [it for it in self.facts.voters if it != at], self._min_isr)
         rule = _RULES.get(kind)
         return Outcome() if rule is None else rule(state, request)
+
+    def _on_expired(self, view: NodeView, event: BrokerSessionExpired) -> None:
+        self._expired[event.broker_id] = view.raft.epoch
 
     def _on_arrival(self, kind: str, exchange: AnyExchange) -> None:
         view = self.facts.views[exchange.target]
@@ -118,6 +125,8 @@ class AdminOutcomes(MetadataChecker):
 
     def on_record(self, entry: Batch, offset: int, record: r.MetadataRecord, before: MetadataState, after: MetadataState) -> None:
         self._records.append((offset, record))
+        if isinstance(record, r.RegisterBrokerRecord | r.BrokerRegistrationChangeRecord | r.FenceBrokerRecord):
+            self._expired.pop(record.broker_id, None)
 
     def on_commit(self, entry: Batch, before: MetadataState, after: MetadataState) -> None:
         self._committed.append((self.world.cluster.loop.now_us(), entry.next_offset))
@@ -144,11 +153,13 @@ class AdminOutcomes(MetadataChecker):
         longest = 0
         for arrival in self._open:
             if arrival.author == author:
-                outcome = self.outcome(state, arrival.kind, arrival.request, arrival.exchange.target)
-                count = _explained(outcome, records, state)
-                if count:
-                    arrival.met.append(offset - 1)
-                    longest = max(longest, count)
+                for seen in self._seen(entry, state):
+                    outcome = self.outcome(seen, arrival.kind, arrival.request, arrival.exchange.target)
+                    count = _explained(outcome, records, seen)
+                    if count:
+                        arrival.met.append(offset - 1)
+                        longest = max(longest, count)
+                        break
         if longest:
             return longest
         record = records[0]
@@ -162,6 +173,17 @@ class AdminOutcomes(MetadataChecker):
             f"rest of its batch make it that: {record}, then {list(records[1:6])}"
         )
         return 1
+
+    def _seen(self, entry: Batch, state: MetadataState) -> Iterator[MetadataState]:
+        """The state, and, where brokers' sessions are over, the one in which they are fenced, as they are about to be (CM-10)."""
+        yield state
+        over = {
+            broker_id: replace(broker, fenced=True)
+            for broker_id, broker in state.brokers.items()
+            if not broker.fenced and self._expired.get(broker_id) == entry.epoch
+        }
+        if over:
+            yield replace(state, brokers={**state.brokers, **over})
 
     # --- what was answered
 

@@ -183,6 +183,14 @@ def test_nothing_is_led_by_a_broker_whose_session_is_over() -> None:
     world.check()
 
 
+def test_new_replicas_are_not_placed_on_a_broker_whose_session_is_over_while_others_are_there() -> None:
+    world = leaders_first()
+    world.advance(200)
+    assert FAILS in world.state.cluster.live.leaving
+    world.create("later", partitions=6, rf=2)
+    assert all(FAILS not in world.partition("later", index).replicas for index in range(6))
+
+
 def test_what_is_over_for_one_controller_is_looked_at_anew_by_the_next() -> None:
     world = leaders_first()
     world.advance(200)
