@@ -46,6 +46,11 @@ def disks(node: NodeProcess) -> tuple[Path, Path]:
     return node.directory / "d1", node.directory / "d2"
 
 
+def _is_removed(directory: Path) -> bool:
+    shutil.rmtree(directory, ignore_errors=True)
+    return not directory.exists()
+
+
 def places(cluster: Cluster, node: NodeProcess) -> dict[str, str]:
     """The directory of each replica of a broker, while none moves."""
     found = describe_log_dirs(cluster_at(cluster.bootstrap), node.node_id)
@@ -130,7 +135,7 @@ def test_bl_16_a_directory_is_removed_under_load_and_nothing_acknowledged_is_los
             lost, kept = disks(victim)
             gone = [name for name, path in before.items() if path == str(lost) and name.startswith("orders")]
             assert gone
-            shutil.rmtree(lost)
+            wait_for(lambda: _is_removed(lost), "the directory, into which the broker goes on writing, to be removed")
 
             def moved() -> bool:
                 found = {f"orders-{part.partition_index}": part for part in partitions(cluster)}
