@@ -9,6 +9,7 @@
     await listeners.open_replication(handlers)      # other brokers may fetch
     lifecycle.ready_to_unfence()
     await lifecycle.wait_unfenced()
+    await publisher.wait_live()                     # and clients are told of this broker
     await listeners.open_clients()                  # clients are served
     ...
     lifecycle.begin_controlled_shutdown()           # the controller moves the leaderships away, then lets it go

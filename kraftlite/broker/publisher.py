@@ -144,6 +144,7 @@ class BrokerMetadataPublisher:
         self.on_long_update: Callable[[], None] = lambda: None
         """Called when an update that took more than one turn has been applied."""
         self._settled = asyncio.Event()
+        self._shown = asyncio.Event()
 
     # --- MetadataPublisher --------------------------------------------------------------------------------------------
 
@@ -173,11 +174,23 @@ class BrokerMetadataPublisher:
         if self._task is not None:
             self._task.cancel()
         self._settled.set()
+        self._shown.set()
 
     async def wait_first_publish(self) -> None:
         await self._settled.wait()
         if not self._ready:
             raise Fault("the broker was stopped before it had applied the cluster's metadata")
+
+    async def wait_live(self) -> None:
+        """Return when clients that ask are told of this broker: its own metadata shows it unfenced. Raises Fault as above.
+
+        The controller's word comes first, and a client whose first answer lists no brokers may not ask again for minutes.
+        """
+        while not self._cache.image.cluster.is_alive(self._node_id):
+            if self._closed:
+                raise Fault("the broker was stopped before its metadata showed it unfenced")
+            self._shown.clear()
+            await self._shown.wait()
 
     def applied_offset(self, loaded: int) -> int:
         """Return up to where the broker acts on metadata that is loaded up to `loaded`. Metadata with which it starts counts
@@ -259,6 +272,7 @@ class BrokerMetadataPublisher:
         if update.configs is not None or update.registrations:
             self._cordon(update.image)
         self._on_quotas(update.image.client_quotas)
+        self._shown.set()
 
     def _apply_topics(self, update: _Update, topics: TopicsDelta) -> Generator[None, None, _Update]:
         """Return the update that has been applied: others may have joined it. An error ends this one; they come again, alone."""

@@ -62,8 +62,9 @@ class BrokerServer:
     """One broker. `start` returns when clients can connect; `stop` when everything is on disk.
 
     Start: register, catch up with the metadata log, load and recover all logs, apply the first image, let followers in, ask to be
-    unfenced, and only then let clients in (BL-07). Graceful stop: hand leaderships over, in bounded time, close the clients'
-    connections, close the logs, leave a clean-shutdown marker (BL-10, BL-11). Raises Fault when the broker cannot start.
+    unfenced, see that in the own metadata, and only then let clients in (BL-07). Graceful stop: hand leaderships over, in bounded
+    time, close the clients' connections, close the logs, leave a clean-shutdown marker (BL-10, BL-11). Raises Fault when the
+    broker cannot start.
     """
 
     def __init__(
@@ -168,6 +169,7 @@ class BrokerServer:
         await self._listeners.prepare_clients(self.context)
         self.lifecycle.ready_to_unfence()
         await self.lifecycle.wait_unfenced()
+        await self.publisher.wait_live()
         await self._listeners.open_clients()
 
     async def stop(self, *, graceful: bool) -> None:

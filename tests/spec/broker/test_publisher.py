@@ -464,20 +464,14 @@ async def test_cm_52_configs_reach_the_logs_topic_over_broker_over_cluster_over_
     assert len(scene.replicas.configs) == count, "another broker's"
 
 
+def registered(*, fenced: bool = True) -> RegisterBrokerRecord:
+    nothing: dict[str, Any] = {"listeners": (), "features": (), "rack": None, "log_dirs": (), "in_controlled_shutdown": False}
+    return RegisterBrokerRecord(broker_id=ME, incarnation_id=UUID(int=9), broker_epoch=1, fenced=fenced, **nothing)
+
+
 async def test_ml_25_a_registration_without_directories_is_sent_again() -> None:
     scene = Scene()
-    registration = RegisterBrokerRecord(
-        broker_id=ME,
-        incarnation_id=UUID(int=9),
-        broker_epoch=1,
-        listeners=(),
-        features=(),
-        rack=None,
-        fenced=True,
-        in_controlled_shutdown=False,
-        log_dirs=(),
-    )
-    scene.publish(FeatureLevelRecord(name="metadata.version", level=14), registration)
+    scene.publish(FeatureLevelRecord(name="metadata.version", level=14), registered())
     await scene.settle()
     assert scene.resent == 0
     scene.publish(FeatureLevelRecord(name="metadata.version", level=17))

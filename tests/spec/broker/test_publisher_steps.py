@@ -1,12 +1,17 @@
-"""A change of configurations that concerns every log is applied in steps."""
+"""A change of configurations that concerns every log is applied in steps; and when clients may come."""
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 from uuid import UUID
 
+import pytest
+
+from kraftlite.metadata.records import BrokerRegistrationChangeRecord
+from kraftlite.model.errors import Fault
 from kraftlite.model.tuning import Tuning
-from tests.spec.broker.test_publisher import Scene, broker_config, topic, with_logs
+from tests.spec.broker.test_publisher import ME, ORDERS, Scene, broker_config, registered, topic, with_logs
 
 
 async def test_ml_21_a_default_of_all_topics_leaves_the_loop_its_turns() -> None:
@@ -31,3 +36,28 @@ async def test_ml_21_a_default_of_all_topics_leaves_the_loop_its_turns() -> None
     told = [line.removeprefix("configure ") for line in scene.said if line.startswith("configure")]
     assert told == [*names, *names], "the next update waits behind it"
     assert {config.segment_bytes for _, config in scene.replicas.configs[-len(names) :]} == {800_000}
+
+
+async def test_bl_07_clients_are_let_in_when_the_own_metadata_shows_the_broker_unfenced() -> None:
+    scene = Scene()
+    scene.publish(registered())
+    await scene.settle()
+    waiting = asyncio.ensure_future(scene.publisher.wait_live())
+    scene.publish(topic("orders", ORDERS, 1))
+    await scene.settle()
+    assert not waiting.done(), "a client would be told that the cluster has no brokers"
+    scene.publish(BrokerRegistrationChangeRecord(broker_id=ME, broker_epoch=1, fenced=False))
+    await scene.settle()
+    assert waiting.done() and waiting.exception() is None
+    await scene.publisher.wait_live()
+
+
+async def test_bl_07_a_broker_that_stops_waits_no_longer_for_being_unfenced() -> None:
+    scene = Scene()
+    scene.publish(registered())
+    await scene.settle()
+    waiting = asyncio.ensure_future(scene.publisher.wait_live())
+    await scene.settle()
+    scene.publisher.close()
+    with pytest.raises(Fault, match="unfenced"):
+        await waiting
