@@ -12,6 +12,7 @@ from kraftlite.model.broker_limits import CLEANER_KEYS, cleaner_change_problems
 from kraftlite.model.config_effects import RELOADABLE
 from kraftlite.model.configdef import changed_list
 from kraftlite.model.cordoned import CORDONED_DIRS, cordoned_dirs, is_less
+from kraftlite.model.group_configs import ASSIGNMENT_INTERVAL_KEY
 from kraftlite.model.ids import node_id_of
 from kraftlite.model.messages.controller import AlterConfigOp, ConfigResourceChange, ConfigResourceType, LegacyConfigResource
 
@@ -41,12 +42,25 @@ async def change_problems(ctx: BrokerContext, resource: ConfigResourceChange | L
             cordoned_dirs(then.get(CORDONED_DIRS) or "", paths)
         except ValueError as error:
             return [str(error)]
+    if now.get(ASSIGNMENT_INTERVAL_KEY) != then.get(ASSIGNMENT_INTERVAL_KEY) and (problem := _interval_problem(_number(then))):
+        return [problem]
     if all(now.get(key) == then.get(key) for key in CLEANER_KEYS):
         return []
     try:
         return cleaner_change_problems(_number(now), _number(then))
     except ValueError:
         return []
+
+
+def _interval_problem(number: Callable[[str], float]) -> str | None:
+    least, most = (ASSIGNMENT_INTERVAL_KEY.replace(".assignment.", f".{which}.assignment.") for which in ("min", "max"))
+    try:
+        interval, low, high = number(ASSIGNMENT_INTERVAL_KEY), number(least), number(most)
+    except ValueError:
+        return None
+    if interval < low:
+        return f"{ASSIGNMENT_INTERVAL_KEY} must be greater than or equal to {least}"
+    return f"{ASSIGNMENT_INTERVAL_KEY} must be less than or equal to {most}" if interval > high else None
 
 
 def _per_broker(resource: ConfigResourceChange | LegacyConfigResource) -> list[str]:
