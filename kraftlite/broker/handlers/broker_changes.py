@@ -65,16 +65,22 @@ def _interval_problem(number: Callable[[str], float]) -> str | None:
 
 def _per_broker(resource: ConfigResourceChange | LegacyConfigResource) -> list[str]:
     """The keys that hold for one broker alone, and not for one of its listeners."""
-    pairs = resource.configs if isinstance(resource, LegacyConfigResource) else resource.changes
-    keys = (BROKER_CONFIGS.get(pair.name) for pair in pairs)
+    keys = map(BROKER_CONFIGS.get, _set_keys(resource))
     return sorted(key.name for key in keys if key is not None and key.dynamic == "per-broker" and key.name not in RELOADABLE)
+
+
+def _set_keys(resource: ConfigResourceChange | LegacyConfigResource) -> frozenset[str]:
+    """The keys that a change sets: what may have been set, however it came there, may be taken back."""
+    if isinstance(resource, LegacyConfigResource):
+        return frozenset(pair.name for pair in resource.configs)
+    return frozenset(change.name for change in resource.changes if change.op != AlterConfigOp.DELETE)
 
 
 def _tls_problems(ctx: BrokerContext, resource: ConfigResourceChange | LegacyConfigResource) -> list[str] | None:
     """None: the change is not about TLS. The new stores are read, so that what cannot be used is refused (SE-05)."""
     pairs = resource.configs if isinstance(resource, LegacyConfigResource) else resource.changes
     changed = frozenset(pair.name for pair in pairs)
-    if alone := sorted(changed & RELOADABLE):
+    if alone := sorted(_set_keys(resource) & RELOADABLE):
         told = ", ".join(alone)
         return [f"These security configs can be dynamically updated only per-listener using the listener prefix: {told}"]
     if resource.resource_name == "" or not any(name.startswith("listener.name.") and ".ssl." in name for name in changed):
