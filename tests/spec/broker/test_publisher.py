@@ -72,6 +72,7 @@ class Replicas:
         self.fails_at = ""
         self.elections_left = False
         self.rechecks = False
+        self.replicas_of_topic, self.configured = 1, 0
         self.error = ValueError("cannot be applied")
 
     def start(self) -> None:
@@ -100,12 +101,16 @@ class Replicas:
             yield
             self.said.append(f"image {image.offset}, rechecked")
 
-    def announce_log_config(self, topic: str, config: LogConfig) -> None:
+    def announce_log_config_steps(self, topic: str, config: LogConfig) -> Iterator[None]:
         self.said.append(f"announce {topic}")
+        yield
 
-    def update_log_config(self, topic: str, config: LogConfig) -> None:
+    def update_log_config_steps(self, topic: str, config: LogConfig) -> Iterator[None]:
         self.said.append(f"configure {topic}")
         self.configs.append((topic, config))
+        for _ in range(self.replicas_of_topic):
+            self.configured += 1
+            yield
 
     def update_broker_values(self, values: Mapping[str, str]) -> None:
         self.broker_values = dict(values)
@@ -462,6 +467,20 @@ async def test_cm_52_configs_reach_the_logs_topic_over_broker_over_cluster_over_
     count = len(scene.replicas.configs)
     scene.publish(broker_config("2", "log.segment.bytes", "600000"))
     assert len(scene.replicas.configs) == count, "another broker's"
+
+
+@pytest.mark.parametrize("of_broker", [False, True])
+async def test_cm_52_the_configs_of_one_large_topic_are_told_in_steps(of_broker: bool) -> None:
+    scene = Scene()
+    scene.publish(topic("orders", ORDERS, 1))
+    await scene.settle()
+    scene.logs.create(TopicPartition("orders", 0), topic_id=ORDERS)
+    scene.replicas.replicas_of_topic = 100
+    key = "log.retention.ms" if of_broker else "retention.ms"
+    scene.publish(broker_config("", key, "5000") if of_broker else topic_config("orders", key, "5000"))
+    assert 0 < scene.replicas.configured <= Tuning().partitions_per_step
+    await scene.settle()
+    assert scene.replicas.configured == 100
 
 
 async def test_ml_25_a_registration_without_directories_is_sent_again() -> None:
