@@ -114,8 +114,12 @@ async def _delete_topics(
     refused: list[m.DeleteTopicResult] = []
     names, ids = named_once_or_more(request.topics)
     for one in request.topics:
-        if (one.name is None) == (one.topic_id is None) or names[one.name or ""] > 1 or (one.topic_id and ids[one.topic_id] > 1):
-            allowed.append(one)  # refused for what it is, whoever asks
+        if one.name is None:
+            refused_anyway = one.topic_id is None or ids[one.topic_id] > 1
+        else:
+            refused_anyway = one.topic_id is not None or names[one.name] > 1
+        if refused_anyway:
+            allowed.append(one)  # for what it is, whoever asks
             continue
         name = one.name if one.topic_id is None else topics.name_of(one.topic_id)
         if name is None:

@@ -302,7 +302,8 @@ class TopicControl:
         told: set[str | UUID] = set()
         for selector, found in zip(request.topics, resolved, strict=True):
             yield
-            name, topic_id, error = selector.name, selector.topic_id, None
+            name, topic_id = selector.name, selector.topic_id
+            error: ApiError | None = None
             if name is not None and topic_id is None and names[name] > 1:
                 found = ApiError(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
             elif topic_id is not None and name is None and ids[topic_id] > 1:

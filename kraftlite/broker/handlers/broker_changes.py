@@ -65,7 +65,7 @@ def _interval_problem(number: Callable[[str], float]) -> str | None:
 
 def _per_broker(resource: ConfigResourceChange | LegacyConfigResource) -> list[str]:
     """The keys that hold for one broker alone, and not for one of its listeners."""
-    keys = map(BROKER_CONFIGS.get, _set_keys(resource))
+    keys = (BROKER_CONFIGS.get(name) for name in _set_keys(resource))
     return sorted(key.name for key in keys if key is not None and key.dynamic == "per-broker" and key.name not in RELOADABLE)
 
 

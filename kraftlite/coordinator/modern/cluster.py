@@ -28,7 +28,7 @@ class Cluster:
     def __init__(self, config: GroupConfig, image: MetadataImage = MetadataImage.EMPTY, node_id: NodeId | None = None) -> None:
         """`node_id`: the broker, whose dynamic configs count. None: only those of all brokers."""
         self._config = config
-        self._brokers = ("",) if node_id is None else (str(node_id), "")
+        self._brokers: tuple[str, ...] = ("",) if node_id is None else (str(node_id), "")
         self.image = image
         self.topics_created_at = image.offset
 
