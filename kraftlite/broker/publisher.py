@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Final, Protocol
 from uuid import UUID
 
@@ -43,9 +44,9 @@ class AppliesMetadata(Protocol):
     @property
     def elections_left(self) -> bool: ...
 
-    def announce_log_config(self, topic: str, config: LogConfig) -> None: ...
+    def announce_log_config_steps(self, topic: str, config: LogConfig) -> Iterator[None]: ...
 
-    def update_log_config(self, topic: str, config: LogConfig) -> None: ...
+    def update_log_config_steps(self, topic: str, config: LogConfig) -> Iterator[None]: ...
 
     def update_broker_values(self, values: Mapping[str, str]) -> None: ...
 
@@ -250,7 +251,7 @@ class BrokerMetadataPublisher:
         configs = update.configs
         self._show(update)
         if update.topics is not None and configs is not None:
-            yield from self._each(self._topics_of(configs), self._replicas.announce_log_config)
+            yield from self._each(self._topics_of(configs), self._replicas.announce_log_config_steps)
         if update.topics is not None:
             update = yield from self._apply_topics(update, update.topics)
             assert update.topics is not None
@@ -304,23 +305,23 @@ class BrokerMetadataPublisher:
         for kind, name in changed:
             if kind == ConfigResourceType.TOPIC:
                 self._on_topic_values(name, self._configs.topic_values(name))
-        yield from self._each(self._topics_of(changed), self._replicas.update_log_config)
+        yield from self._each(self._topics_of(changed), self._replicas.update_log_config_steps)
 
-    def _each(self, topics: Mapping[str, int], tell: Callable[[str, LogConfig], None]) -> Iterator[None]:
-        """Tell the configuration of topic after topic, with a pause after every `partitions_per_step` logs."""
+    def _each(self, topics: Sequence[str], tell: Callable[[str, LogConfig], Iterator[None]]) -> Iterator[None]:
+        """Tell the configuration of topic after topic, with a pause after every `partitions_per_step` replicas and topics."""
         at_once, count = self._ports.tuning.partitions_per_step, 0
-        for topic, logs in topics.items():
-            if count >= at_once:
-                count = 0
-                yield
-            tell(topic, self._configs.log_config_for(topic))
-            count += logs
+        for topic in topics:
+            for _ in chain((None,), tell(topic, self._configs.log_config_for(topic))):
+                if count >= at_once:
+                    count = 0
+                    yield
+                count += 1
 
-    def _topics_of(self, changed: tuple[tuple[int, str], ...]) -> Mapping[str, int]:
-        """The topics whose logs go by one of these resources, in the order of their names, with a number of logs each."""
+    def _topics_of(self, changed: tuple[tuple[int, str], ...]) -> list[str]:
+        """The topics whose logs go by one of these resources, in the order of their names."""
         if any(self._configs.concerns_this_broker(kind, name) for kind, name in changed):
-            return dict(sorted(Counter(log.tp.topic for log in self._log_dirs.logs()).items()))
-        return dict.fromkeys(sorted({name for kind, name in changed if kind == ConfigResourceType.TOPIC}), 1)
+            return sorted({log.tp.topic for log in self._log_dirs.logs()})
+        return sorted({name for kind, name in changed if kind == ConfigResourceType.TOPIC})
 
     def _refresh_registration(self, image: MetadataImage) -> None:
         """ML-25: a registration from before directories were known says none; say them now."""

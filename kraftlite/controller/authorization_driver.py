@@ -11,6 +11,7 @@ from dataclasses import replace
 from typing import Any, Final, Protocol, TypeAlias
 from uuid import UUID
 
+from kraftlite.controller.topic_control import named_once_or_more
 from kraftlite.model.acls import REFUSAL_TEXTS, REFUSALS, Operation, ResourceType
 from kraftlite.model.errors import ApiError, ErrorCode
 from kraftlite.model.messages import controller as m
@@ -111,7 +112,15 @@ async def _delete_topics(
         return answer
     allowed: list[m.TopicSelector] = []
     refused: list[m.DeleteTopicResult] = []
+    names, ids = named_once_or_more(request.topics)
     for one in request.topics:
+        if one.name is None:
+            refused_anyway = one.topic_id is None or ids[one.topic_id] > 1
+        else:
+            refused_anyway = one.topic_id is not None or names[one.name] > 1
+        if refused_anyway:
+            allowed.append(one)  # for what it is, whoever asks
+            continue
         name = one.name if one.topic_id is None else topics.name_of(one.topic_id)
         if name is None:
             allowed.append(one)  # there is no such id, which is no secret

@@ -200,16 +200,15 @@ class ConfigControl:
         cleared: list[MetadataRecord] = [ClearElrRecord(topic_name=topic or "") for topic in topics]
         return cleared + [record for topic in topics for record in self.candidates(topic)]
 
-    def _check_elr(self, records: Iterable[MetadataRecord]) -> None:
-        """Raises ApiError(INVALID_CONFIG) for what would make brokers disagree on min.insync.replicas, worded as by Kafka."""
-        for record in records if self.elr_enabled() else ():
-            if not isinstance(record, ConfigRecord) or record.resource_type != _BROKER or record.name != MIN_ISR:
-                continue
-            if record.resource_name != "":
-                words = f"Broker-level {MIN_ISR} cannot be altered while ELR is enabled."
-                raise ApiError(ErrorCode.INVALID_CONFIG, words)
-            if record.value is None:
-                raise ApiError(ErrorCode.INVALID_CONFIG, f"Cluster-level {MIN_ISR} cannot be removed while ELR is enabled.")
+    def _check_elr(self, resource: Resource, wanted: Mapping[str, str | None]) -> None:
+        """Raises ApiError(INVALID_CONFIG) for what would make brokers disagree on min.insync.replicas, worded as by Kafka, which
+        refuses to take back what is not set, too."""
+        if resource[0] != _BROKER or MIN_ISR not in wanted or not self.elr_enabled():
+            return
+        if resource[1] != "":
+            raise ApiError(ErrorCode.INVALID_CONFIG, f"Broker-level {MIN_ISR} cannot be altered while ELR is enabled.")
+        if wanted[MIN_ISR] is None:
+            raise ApiError(ErrorCode.INVALID_CONFIG, f"Cluster-level {MIN_ISR} cannot be removed while ELR is enabled.")
 
     # --- the changes of one resource
 
@@ -269,6 +268,9 @@ class ConfigControl:
         names = [change.name for change in changes]
         if len(set(names)) < len(names):
             raise ApiError(ErrorCode.INVALID_REQUEST, "Error due to duplicate config keys")
+        nulls = [change.name for change in changes if change.value is None and change.op != AlterConfigOp.DELETE]
+        if nulls:
+            raise ApiError(ErrorCode.INVALID_REQUEST, f"Null value not supported for : {', '.join(nulls)}")
         current = self.get(resource)
         wanted = {change.name: self._new_value(resource, change, current) for change in changes}
         records = self._records(resource, current, wanted)
@@ -303,8 +305,7 @@ class ConfigControl:
             return None
         if change.op not in (AlterConfigOp.SET, AlterConfigOp.APPEND, AlterConfigOp.SUBTRACT):
             raise ApiError(ErrorCode.INVALID_REQUEST, f"Unknown config operation {change.op}; allowed are 0, 1, 2 and 3.")
-        if change.value is None:
-            raise ApiError(ErrorCode.INVALID_REQUEST, f"Null value not supported for : {change.name}")
+        assert change.value is not None
         if change.op == AlterConfigOp.SET:
             return change.value
         key = self._list_key(resource, change)
@@ -339,7 +340,7 @@ class ConfigControl:
             value = wanted[name]
             if value != current.get(name) or (rewrites and value is not None):
                 records.append(ConfigRecord(resource_type=resource[0], resource_name=resource[1], name=name, value=value))
-        self._check_elr(records)
+        self._check_elr(resource, wanted)
         self._check_sizes(wanted.values())
         after = {name: value for name, value in current.items() if name not in wanted}
         after.update({name: value for name, value in wanted.items() if value is not None})
@@ -365,8 +366,9 @@ class ConfigControl:
 
     @staticmethod
     def _validate_broker(resource: Resource, wanted: Mapping[str, str | None]) -> None:
-        """Check a broker's keys. Keys that Kafka does not know belong to plug-ins and pass (CM-51)."""
-        known = {name: key for name in sorted(wanted) if (key := broker_key_of(name)) is not None}
+        """Check what a broker's keys are set to. Keys that Kafka does not know belong to plug-ins and pass (CM-51), and any key
+        may be taken back."""
+        known = {name: key for name in sorted(wanted) if wanted[name] is not None and (key := broker_key_of(name)) is not None}
         if fixed := [name for name, key in known.items() if key.dynamic == "read-only"]:
             raise ApiError(ErrorCode.INVALID_REQUEST, f"Cannot update these configs dynamically: [{', '.join(fixed)}]")
         own = [name for name, key in known.items() if key.dynamic == "per-broker" or name not in BROKER_CONFIGS]

@@ -37,6 +37,8 @@ _CLIENT_KEYS: Final[Mapping[str, ConfigType]] = {
     "controller_mutation_rate": ConfigType.DOUBLE,
 }
 _IP_KEYS: Final[Mapping[str, ConfigType]] = {"connection_creation_rate": ConfigType.INT}
+_WHOLE: Final = Decimal("1e-6")
+"""So little beyond a whole number is taken for what a double makes of it."""
 _LARGEST: Final = {ConfigType.LONG: MAX_INT64, ConfigType.INT: MAX_INT32}
 
 
@@ -147,7 +149,7 @@ def _check_value(keys: Mapping[str, ConfigType], key: str, text: str) -> None:
         raise _invalid(f"Quota {key} must be greater than 0")
     if kind is ConfigType.DOUBLE:
         return
-    if value > _LARGEST[kind]:
+    if float(text) > float(_LARGEST[kind]):
         raise _invalid(f"Proposed value for {key} is too large for {'a LONG' if kind is ConfigType.LONG else 'an INT'}.")
-    if value % 1 != 0:
+    if value % 1 > _WHOLE:
         raise _invalid(f"{key} cannot be a fractional value.")

@@ -298,21 +298,36 @@ class TopicControl:
         for selector in request.topics:
             yield
             resolved.append(self._resolve(selector))
-        names = Counter(it.name for it in request.topics if it.topic_id is None)
-        ids = Counter(found for found in resolved if isinstance(found, UUID))
+        names, ids = named_once_or_more(request.topics)
+        told: set[str | UUID] = set()
         for selector, found in zip(request.topics, resolved, strict=True):
             yield
+            name, topic_id = selector.name, selector.topic_id
+            error: ApiError | None = None
+            if name is not None and topic_id is None and names[name] > 1:
+                found = ApiError(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
+            elif topic_id is not None and name is None and ids[topic_id] > 1:
+                found = ApiError(ErrorCode.INVALID_REQUEST, "Duplicate topic id.")
+            elif isinstance(found, ApiError):
+                results.append(self._deleted(selector, None, found))
+                continue
             if isinstance(found, ApiError):
-                error: ApiError | None = found
-                if selector.name is not None and selector.topic_id is None and names[selector.name] > 1:
-                    error = ApiError(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
-            elif ids[found] > 1:
-                error = ApiError(ErrorCode.INVALID_REQUEST, "Duplicate topic name or id.")
+                said = topic_id or name
+                assert said is not None
+                if said not in told:
+                    told.add(said)
+                    results.append(self._deleted(selector, None, found))
+                continue
+            if topic_id is not None and names[self._state.topics[found].name] == 1:
+                continue  # it is answered with its name
+            if topic_id is None and ids[found]:
+                error = ApiError(ErrorCode.INVALID_REQUEST, "The provided topic name maps to an ID that was already supplied.")
+                selector = TopicSelector(name=name, topic_id=found)
             else:
                 error = self._charge(quota, found)
                 if error is None:
                     records.append(RemoveTopicRecord(topic_id=found))
-            results.append(self._deleted(selector, found if isinstance(found, UUID) else None, error))
+            results.append(self._deleted(selector, found, error))
         response = DeleteTopicsResponse(topics=tuple(results), throttle_ms=0 if quota is None else quota.settle())
         return ControllerResult(records=list(records), response=response, atomic=True)
 
@@ -347,6 +362,13 @@ class TopicControl:
             error=ErrorCode.NONE if error is None else error.code,
             message=None if error is None else error.message,
         )
+
+
+def named_once_or_more(selectors: Sequence[TopicSelector]) -> tuple[Counter[str], Counter[UUID]]:
+    """How often a DeleteTopics names each name, and each id. What has both, or neither, names nothing."""
+    names = Counter(it.name for it in selectors if it.name is not None and it.topic_id is None)
+    ids = Counter(it.topic_id for it in selectors if it.topic_id is not None and it.name is None)
+    return names, ids
 
 
 def _question(topic: CreatableTopic, placed: Sequence[tuple[NodeId, ...]]) -> TopicToCreate:

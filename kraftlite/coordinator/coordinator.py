@@ -78,6 +78,7 @@ class GroupCoordinator:
     def __init__(self, ports: Ports, node_id: NodeId, config: GroupConfig, log: CoordinatorLog) -> None:
         self._ports = ports
         self.config = config
+        self._node_id = node_id
         self._log = log
         self._image = MetadataImage.EMPTY
         self.load_times = LoadTimes(ports.clock)
@@ -92,7 +93,7 @@ class GroupCoordinator:
         self.led: LedPartitions[GroupShard] = LedPartitions(OFFSETS_TOPIC, "group", node_id, self._begin)
 
     def _begin(self, tp: TopicPartition, topic_id: UUID, leader_epoch: int) -> GroupDriver:
-        shard = GroupShard(self.config, self._ports.tracer, self._ports.entropy, self._image)
+        shard = GroupShard(self.config, self._ports.tracer, self._ports.entropy, self._image, self._node_id)
         return ShardDriver(self._ports, self._settings, self._log, self._trace, tp, topic_id, leader_epoch, shard, self._turns)
 
     # --- metadata -----------------------------------------------------------------------------------------------------

@@ -40,6 +40,7 @@ from kraftlite.coordinator.offsets import Offsets
 from kraftlite.coordinator.records import GroupKey, OffsetKey, decode_group, decode_key, decode_offset
 from kraftlite.metadata.image import MetadataImage
 from kraftlite.model.errors import ApiError, ErrorCode
+from kraftlite.model.ids import NodeId
 from kraftlite.model.topic_partition import TopicPartition
 from kraftlite.runtime.ports import Tracer
 
@@ -73,11 +74,16 @@ class GroupShard:
     """
 
     def __init__(
-        self, config: GroupConfig, tracer: Tracer, entropy: random.Random, image: MetadataImage = MetadataImage.EMPTY
+        self,
+        config: GroupConfig,
+        tracer: Tracer,
+        entropy: random.Random,
+        image: MetadataImage = MetadataImage.EMPTY,
+        node_id: NodeId | None = None,
     ) -> None:
         self._config = config
         self._effects = Effects()
-        self._cluster = Cluster(config, image)
+        self._cluster = Cluster(config, image, node_id)
         self.groups = Groups(config, self._effects, tracer, entropy)
         self.consumers = ConsumerGroups(config, self._effects, tracer, entropy, self.groups, self._cluster)
         self._classic_members = ClassicMembers(config, self._effects, entropy, self.consumers)

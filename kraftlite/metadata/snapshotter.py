@@ -25,9 +25,9 @@ class SnapshotGenerator:
     """A publisher that writes a metadata snapshot when enough new records have come, or enough time has passed.
 
     `max_bytes_between`: `metadata.log.max.record.bytes.between.snapshots`; `max_interval_ms`:
-    `metadata.log.max.snapshot.interval.ms`, 0 for never by time. Only images that end with a whole batch are written, one at a
-    time. Loading a snapshot starts both counters again. A failure is reported as an event and tried again with the first
-    image that comes `retry_backoff_ms` later; the node goes on (ML-20).
+    `metadata.log.max.snapshot.interval.ms`, 0 for never by time. One is also due when the latest was found to be damaged.
+    Only images that end with a whole batch are written, one at a time. Loading a snapshot starts both counters again. A failure
+    is reported as an event and tried again with the first image that comes `retry_backoff_ms` later; the node goes on (ML-20).
     """
 
     name = "SnapshotGenerator"
@@ -73,6 +73,8 @@ class SnapshotGenerator:
     def _is_due(self) -> bool:
         now_ms = self._ports.clock.now_ms()
         if self._retry_at_ms is not None and now_ms >= self._retry_at_ms:
+            return True
+        if self._retry_at_ms is None and self._raft.latest_snapshot_is_damaged():
             return True
         if self._bytes >= self._max_bytes:
             return True

@@ -286,7 +286,7 @@ _GROUPS: tuple[_Row, ...] = (
     ("group.consumer.heartbeat.interval.ms", _I, "5000", _POSITIVE, _RO, "Heartbeats of such a member."),
     ("group.consumer.min.heartbeat.interval.ms", _I, "5000", _POSITIVE, _RO, "Shortest interval that a group may set."),
     ("group.consumer.max.heartbeat.interval.ms", _I, "15000", _POSITIVE, _RO, "Longest interval that a group may set."),
-    ("group.consumer.assignment.interval.ms", _I, "1000", _NATURAL, _RO, "How long an assignment lasts at least."),
+    ("group.consumer.assignment.interval.ms", _I, "1000", _NATURAL, _ALL, "How long an assignment lasts at least."),
     ("group.consumer.min.assignment.interval.ms", _I, "0", _NATURAL, _RO, "Shortest interval that a group may set."),
     ("group.consumer.max.assignment.interval.ms", _I, "15000", _NATURAL, _RO, "Longest interval that a group may set."),
     ("group.consumer.max.size", _I, str(MAX_INT32), _POSITIVE, _RO, "Members of such a group."),

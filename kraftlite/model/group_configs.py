@@ -15,6 +15,8 @@ from kraftlite.model.regex import compiled
 SESSION_TIMEOUT: Final = "consumer.session.timeout.ms"
 HEARTBEAT_INTERVAL: Final = "consumer.heartbeat.interval.ms"
 ASSIGNMENT_INTERVAL: Final = "consumer.assignment.interval.ms"
+ASSIGNMENT_INTERVAL_KEY: Final = f"group.{ASSIGNMENT_INTERVAL}"
+"""The broker's key, which may be changed while it runs."""
 
 GROUP_CONFIGS: Final[Mapping[str, ConfigKey]] = by_name(
     (

@@ -151,6 +151,10 @@ class RaftClient(Protocol):
 
     def latest_snapshot_id(self) -> OffsetAndEpoch | None: ...
 
+    def latest_snapshot_is_damaged(self) -> bool:
+        """Return whether the latest snapshot was found to be damaged: another one is wanted soon."""
+        ...
+
     def describe_quorum(self) -> DescribeQuorumResponse:
         """Raises ApiError(NOT_LEADER_OR_FOLLOWER) unless this node leads."""
         ...

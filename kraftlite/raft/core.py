@@ -392,6 +392,8 @@ class RaftCore:
             doomed = self.metalog.clean(ctx.wall_ms, keep_from)
             if doomed:
                 self._unlink.append((ctx.now_ms + self.config.file_delete_delay_ms, doomed))
+            if self.metalog.cleaning:
+                self._clean_deadline_ms = ctx.now_ms + 1
         while self._unlink and self._unlink[0][0] <= ctx.now_ms:
             self.metalog.unlink(self._unlink.pop(0)[1])
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Final
 
+from kraftlite.model.errors import Fault
 from kraftlite.model.limits import MIB
 from kraftlite.model.messages.raft import OffsetAndEpoch
 from kraftlite.raft.client import CommittedBatch, LeaderAndEpoch, RaftListener, RecordSerde
@@ -125,12 +126,19 @@ class ListenerFeed:
     def _load_slice(self) -> None:
         assert self._loading is not None and self._reader is not None
         budget = SLICE_RECORDS
-        for batch in self._loading:
-            self._loaded.append(batch)
-            budget -= len(batch)
-            if budget <= 0:
-                return
-        snapshot = DecodedSnapshot(self._reader, self._loaded)
+        try:
+            for batch in self._loading:
+                self._loaded.append(batch)
+                budget -= len(batch)
+                if budget <= 0:
+                    return
+            snapshot = DecodedSnapshot(self._reader, self._loaded)
+        except Fault:
+            if not self._core.metalog.drop_if_damaged(self._reader.snapshot_id):
+                raise  # the file is sound, and has what this node cannot read
+            self._reader.close()
+            self._loading, self._reader, self._loaded = None, None, []
+            return  # begin anew, with an older one or the log
         self._reader.close()
         self._loading, self._reader, self._loaded = None, None, []
         self.next_offset = snapshot.snapshot_id.offset

@@ -378,6 +378,9 @@ class RaftDriver:
     def latest_snapshot_id(self) -> OffsetAndEpoch | None:
         return self.core.metalog.snapshots.latest
 
+    def latest_snapshot_is_damaged(self) -> bool:
+        return self._core is not None and self._core.metalog.latest_is_damaged
+
     def describe_quorum(self) -> DescribeQuorumResponse:
         self._refuse_when_stopped()
         return self.core.describe(self._ports.clock.wall_ms())

@@ -285,6 +285,8 @@ class Following:
             return
         if response.error in (ErrorCode.SNAPSHOT_NOT_FOUND, ErrorCode.POSITION_OUT_OF_RANGE):
             self.drop_download(response.error.name)
+            # A leader whose snapshot is damaged offers it until it has another one.
+            ctx.requests.back_off(peer_id, RAFT_FETCH, ctx.now_ms)
             return
         if response.error is not ErrorCode.NONE or response.position != request.position or not response.payload:
             ctx.requests.back_off(peer_id, FETCH_SNAPSHOT, ctx.now_ms)

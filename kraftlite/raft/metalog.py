@@ -7,6 +7,7 @@ DQ-02 to DQ-06.
 from __future__ import annotations
 
 import random
+from typing import Final
 
 from kraftlite.log.appends import AppendInfo
 from kraftlite.log.batch import HEADER_BYTES, check_crc, iter_batches, parse_header
@@ -28,6 +29,7 @@ from kraftlite.raft.voters import VoterSet
 from kraftlite.runtime.ports import Disk, Tracer
 from kraftlite.runtime.trace import raft as trace
 
+_PROVEN_PER_TURN_BYTES: Final = 4 * MIB
 METADATA_PARTITION = TopicPartition(METADATA_TOPIC, 0)
 
 
@@ -60,6 +62,10 @@ class MetadataLog:
         self._noted: VoterSet | None = None
         """The voters that were told of last."""
         self._mark: FlushMark | None = None
+        self.cleaning = False
+        """`clean` is not through, and wants to go on at the next turn of the loop."""
+        self._proven: tuple[OffsetAndEpoch, int] | None = None
+        """So many bytes of this snapshot are checked, before the older one is given up for it."""
         if config.is_voter and len(config.voters) == 1:
             check_only_copy(disk, config.metadata_dir)
         elif config.may_become_voter and read_flush_mark(disk, config.metadata_dir) is not None:
@@ -208,16 +214,56 @@ class MetadataLog:
 
     def _drop_damaged_snapshots(self) -> None:
         """A damaged snapshot is superfluous when the log goes back to an older one, or to 0. Otherwise Fault, naming it."""
-        while (latest := self.snapshots.latest) is not None:
-            try:
-                with self.open_reader(latest) as reader:
-                    reader.verify()
-                return
-            except Fault:
-                older = self.snapshots.ids[-2].offset if len(self.snapshots.ids) > 1 else 0
-                if latest.offset > self.log.leo or older < self.log.log_start_offset:
-                    raise
-                self._delete(latest, "damaged")
+        while (latest := self.snapshots.latest) is not None and self.drop_if_damaged(latest):
+            pass
+
+    def drop_if_damaged(self, snapshot_id: OffsetAndEpoch) -> bool:
+        """Check all of a snapshot; False when it is sound, True when it was damaged and is gone. Raises Fault when it is damaged
+        and nothing else here has what it has."""
+        try:
+            with self.open_reader(snapshot_id) as reader:
+                reader.verify()
+        except Fault as damage:
+            self._note_damage(snapshot_id, damage)
+            if self.snapshots.contains(snapshot_id):
+                raise
+            return True
+        return False
+
+    def _note_damage(self, snapshot_id: OffsetAndEpoch, damage: Fault) -> None:
+        """Tell of damage that was found, and give the snapshot up if the log goes back to a sound one, or to 0, without it."""
+        store = self.snapshots
+        if snapshot_id not in store.damaged:
+            store.damaged.add(snapshot_id)
+            self._tracer.emit(
+                trace.SnapshotDamaged(end_offset=snapshot_id.offset, last_epoch=snapshot_id.epoch, error=str(damage))
+            )
+        start = self.log.log_start_offset
+        others = [known.offset for known in store.ids if known not in store.damaged]
+        if snapshot_id.offset <= self.leo and (start == 0 or any(start <= offset <= self.leo for offset in others)):
+            self._delete(snapshot_id, "damaged")
+
+    def read_snapshot_chunk(self, snapshot_id: OffsetAndEpoch, position: int, max_bytes: int) -> bytes | None:
+        """Bytes of a snapshot for somebody else; None when what has them is damaged. That is told, and a new snapshot is asked
+        for (`latest_is_damaged`)."""
+        if snapshot_id in self.snapshots.damaged:
+            return None
+        path = self.snapshots.path(snapshot_id)
+        try:
+            if self._disk.stat(path) is None:
+                raise Fault(f"{path} is gone")
+            with self.open_reader(snapshot_id) as reader:
+                chunk = self.snapshots.read_chunk(snapshot_id, position, max_bytes)
+                reader.verify_chunk(position, position + len(chunk))
+        except Fault as damage:
+            self._note_damage(snapshot_id, damage)
+            return None
+        return chunk
+
+    @property
+    def latest_is_damaged(self) -> bool:
+        """Return whether a node that comes now finds no snapshot to begin with."""
+        return self.snapshots.latest in self.snapshots.damaged
 
     @property
     def leo(self) -> int:
@@ -352,11 +398,20 @@ class MetadataLog:
         The log from `keep_from` on stays: somebody still reads it and must not be sent back to a snapshot (RF-49).
         Returns the files to unlink after the delay. At least one snapshot always stays.
         """
+        self.cleaning = False
         while len(self.snapshots.ids) > 1:
             oldest, following = self.snapshots.ids[:2]
             reason = self._why_clean(oldest, wall_ms)
             if reason is None or following.offset > self.log.hw or (keep_from is not None and following.offset > keep_from):
                 break
+            sound = self._is_sound(following)
+            self.cleaning = sound is None
+            if sound is None:
+                break
+            if not sound and self.snapshots.contains(following):
+                break
+            if not sound:
+                continue
             self.log.increment_log_start(following.offset, reason)
             self.log.delete_segments_before(following.offset, reason=reason)
             self.membership.trim_to(following.offset)
@@ -365,6 +420,8 @@ class MetadataLog:
         return self.snapshots.take_doomed()
 
     def _why_clean(self, oldest: OffsetAndEpoch, wall_ms: int) -> str | None:
+        if oldest in self.snapshots.damaged:
+            return "damaged"
         total = self.log.size_bytes + sum(self.snapshots.size(snapshot_id) for snapshot_id in self.snapshots.ids)
         if total > self._config.max_retention_bytes:
             return "metadata.max.retention.bytes"
@@ -374,6 +431,21 @@ class MetadataLog:
         except Fault:
             return "damaged"  # nobody needs it: there is a newer one, and a start reads that
         return "metadata.max.retention.ms" if age > self._config.max_retention_ms else None
+
+    def _is_sound(self, snapshot_id: OffsetAndEpoch) -> bool | None:
+        """Check a part of the snapshot that will be all there is; None while it is not through."""
+        begin = self._proven[1] if self._proven is not None and self._proven[0] == snapshot_id else 0
+        size = self.snapshots.size(snapshot_id)
+        try:
+            with self.open_reader(snapshot_id) as reader:
+                end = min(size, begin + _PROVEN_PER_TURN_BYTES)
+                reader.verify_chunk(begin, end)
+        except Fault as damage:
+            self._proven = None
+            self._note_damage(snapshot_id, damage)
+            return False
+        self._proven = (snapshot_id, end)
+        return True if end == size else None
 
     def _delete_older_than(self, offset: int, reason: str) -> None:
         for snapshot_id in self.snapshots.ids:

@@ -186,11 +186,15 @@ class Serving:
                 error = ErrorCode.SNAPSHOT_NOT_FOUND
             else:
                 size = ctx.metalog.snapshots.size(request.snapshot_id)
-                if not 0 <= request.position < size:
+                if size and not 0 <= request.position < size:
                     error = ErrorCode.POSITION_OUT_OF_RANGE
         if error is ErrorCode.NONE:
             limit = max(1, min(request.max_bytes, self._ctx.config.tuning.snapshot_chunk_bytes))
-            payload = ctx.metalog.snapshots.read_chunk(request.snapshot_id, request.position, limit)
+            chunk = ctx.metalog.read_snapshot_chunk(request.snapshot_id, request.position, limit)
+            if chunk is None:
+                error, size = ErrorCode.SNAPSHOT_NOT_FOUND, 0
+            else:
+                payload = chunk
         return FetchSnapshotResponse(
             error=error,
             leader_id=leader.leader_id,

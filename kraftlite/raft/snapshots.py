@@ -54,6 +54,8 @@ class SnapshotStore:
         self.directory = directory
         self._ids: list[OffsetAndEpoch] = []
         self._doomed: list[str] = []
+        self.damaged: set[OffsetAndEpoch] = set()
+        """Those of which damage is known and which are still there, because nothing else has what they have."""
 
     def load(self) -> None:
         """Find the snapshots and remove the leftovers of unfinished writes and deletions (RF-46)."""
@@ -92,6 +94,7 @@ class SnapshotStore:
         return snapshot_id in self._ids
 
     def add(self, snapshot_id: OffsetAndEpoch) -> None:
+        self.damaged.discard(snapshot_id)
         if snapshot_id not in self._ids:
             self._ids.append(snapshot_id)
             self._ids.sort()
@@ -112,9 +115,11 @@ class SnapshotStore:
     def doom(self, snapshot_id: OffsetAndEpoch) -> None:
         """Take a snapshot out of sight; `purge` removes the file."""
         self._ids.remove(snapshot_id)
-        doomed = self.path(snapshot_id) + ".deleted"
-        self._disk.rename(self.path(snapshot_id), doomed)
-        self._doomed.append(doomed)
+        self.damaged.discard(snapshot_id)
+        path = self.path(snapshot_id)
+        if self._disk.stat(path) is not None:
+            self._disk.rename(path, path + ".deleted")
+            self._doomed.append(path + ".deleted")
 
     def take_doomed(self) -> list[str]:
         doomed, self._doomed = self._doomed, []
@@ -326,6 +331,18 @@ class SnapshotReader:
             kind, position = self._check(position)
         if not isinstance(kind, SnapshotFooter):
             raise self._damaged("it does not end with a snapshot footer")
+
+    def verify_chunk(self, begin: int, end: int) -> None:
+        """Check the batches that have bytes in [begin, end), and the footer if it is one. Raises Fault as reading would."""
+        if not self.size_bytes:
+            raise self._damaged("it is empty")
+        position = 0
+        while (behind := self._end_of(position)) <= begin:
+            position = behind
+        while position < end:
+            kind, position = self._check(position)
+            if position == self.size_bytes and not isinstance(kind, SnapshotFooter):
+                raise self._damaged("it does not end with a snapshot footer")
 
     def verify_part(self, position: int) -> int:
         """Check the batches from the boundary `position` on that are there whole, but for the last of them; return where the

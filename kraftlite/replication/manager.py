@@ -318,17 +318,19 @@ class ReplicaManager:
         if log is not None and log.topic_id in (None, topic_id):
             self._logs.delete(tp)
 
-    def announce_log_config(self, topic: str, config: LogConfig) -> None:
+    def announce_log_config_steps(self, topic: str, config: LogConfig) -> Iterator[None]:
         """Take over what matters to changes of this topic's partitions, before them: see `Partition.announce_config`."""
         for partition in self._table.of_topic(topic):
             if partition.log is not None:
                 partition.announce_config(config)
+                yield
 
-    def update_log_config(self, topic: str, config: LogConfig) -> None:
-        now_ms = self._clock.now_ms()
+    def update_log_config_steps(self, topic: str, config: LogConfig) -> Iterator[None]:
         for partition in self._table.of_topic(topic):
             if partition.log is not None:
-                self._guarded(partition, lambda p=partition: p.update_config(config, now_ms))  # type: ignore[misc]
+                now_ms = self._clock.now_ms()
+                self._guarded(partition, lambda p=partition, at=now_ms: p.update_config(config, at))  # type: ignore[misc]
+                yield
 
     # --- failing disks ------------------------------------------------------------------------------------------------
 

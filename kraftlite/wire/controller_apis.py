@@ -11,7 +11,6 @@ from typing import Any, Final, cast
 
 from kraftlite.broker.handlers.at_controller import (
     alter_configs_here,
-    create_topics_here,
     describe_controllers,
     list_reassignments_here,
 )
@@ -32,7 +31,7 @@ from kraftlite.wire.apis.tokens import (
     EXPIRE_DELEGATION_TOKEN,
     RENEW_DELEGATION_TOKEN,
 )
-from kraftlite.wire.apis.topics import CREATE_PARTITIONS, DELETE_TOPICS, create_topics_as
+from kraftlite.wire.apis.topics import CREATE_PARTITIONS, CREATE_TOPICS, DELETE_TOPICS
 from kraftlite.wire.apis.voters import UPDATE_RAFT_VOTER, VOTER_APIS
 from kraftlite.wire.rights.table import CONTROLLER_ROWS
 
@@ -47,7 +46,7 @@ async def _describe_cluster(call: Call, request: Any) -> Mapping[str, object]:
 
 CONTROLLER_APIS: Final[tuple[Api, ...]] = (
     *SASL_APIS,
-    cold(19, "CreateTopics", versions=(2, 7), flexible_from=5, adapt=partial(create_topics_as, decide=create_topics_here)),
+    CREATE_TOPICS,
     DELETE_TOPICS,
     DESCRIBE_ACLS,
     CREATE_ACLS,

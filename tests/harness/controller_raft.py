@@ -208,5 +208,8 @@ class FakeRaft:
     def latest_snapshot_id(self) -> OffsetAndEpoch | None:
         return None
 
+    def latest_snapshot_is_damaged(self) -> bool:
+        return False
+
     def describe_quorum(self) -> DescribeQuorumResponse:
         raise ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER, "not modelled")

@@ -141,6 +141,7 @@ class FakeRaft:
         self.next_offset = 0
         self.writers: list[FakeWriter] = []
         self.freeze_error: OSError | None = None
+        self.latest_is_damaged = False
         self.hold_freeze: asyncio.Event | None = None
 
     def register(self, listener: Any) -> None:
@@ -157,6 +158,9 @@ class FakeRaft:
             return None
         self.writers.append(FakeWriter(self, snapshot_id))
         return self.writers[-1]
+
+    def latest_snapshot_is_damaged(self) -> bool:
+        return self.latest_is_damaged
 
     def batch(self, *records: MetadataRecord, size_bytes: int = 100) -> CommittedBatch:
         """The next batch; without records a control batch."""

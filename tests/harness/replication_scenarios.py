@@ -333,7 +333,7 @@ class ScenarioRunner:
         config = replace(self.c.log_config, min_insync_replicas=args.int("min_isr"))
         for node in self.c.nodes.values():
             if node.up:
-                node.manager.update_log_config(TP.topic, config)
+                list(node.manager.update_log_config_steps(TP.topic, config))
 
     def do_delete_records(self, args: Args) -> None:
         node = self._node(args)

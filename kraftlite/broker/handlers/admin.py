@@ -6,6 +6,7 @@ A refusal of the whole request becomes one error per entry where the API has ent
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from typing import Any, Final, Generic, Protocol, TypeAlias, TypeVar
@@ -15,6 +16,7 @@ from kraftlite.broker.handlers.context import BrokerContext
 from kraftlite.broker.handlers.forwarding import forward, forward_entries
 from kraftlite.broker.handlers.loggers import alter_logger
 from kraftlite.model.errors import ApiError, ErrorCode
+from kraftlite.model.ids import METADATA_TOPIC
 from kraftlite.model.limits import MAX_RECORDS_PER_USER_OP
 from kraftlite.model.messages.controller import (
     AlterConfigsRequest,
@@ -77,6 +79,43 @@ class _Longest(Generic[T]):
     def of(self, answer: _Throttled[T]) -> tuple[T, ...]:
         self.throttle_ms = max(self.throttle_ms, answer.throttle_ms)
         return answer.topics
+
+
+async def create_distinct_topics(ctx: BrokerContext, request: CreateTopicsRequest) -> CreateTopicsResponse:
+    """A name that is given twice and the name of the metadata log are refused by any node, once each, whoever asks."""
+    times = Counter([topic.name async for topic in ctx.turns.each(request.topics)])
+    refused = [
+        CreatableTopicResult(name=name, error=ErrorCode.INVALID_REQUEST, message=message)
+        async for name in ctx.turns.each(times)
+        if (message := _refused_name(name, times[name])) is not None
+    ]
+    if not refused:
+        return await create_topics(ctx, request)
+    names = {result.name for result in refused}
+    left = tuple([topic async for topic in ctx.turns.each(request.topics) if topic.name not in names])
+    answer = await create_topics(ctx, replace(request, topics=left))
+    return replace(answer, topics=(*answer.topics, *refused))
+
+
+def _refused_name(name: str, times: int) -> str | None:
+    if times > 1:
+        return "Duplicate topic name."
+    return f"Creation of internal topic {METADATA_TOPIC} is prohibited." if name == METADATA_TOPIC else None
+
+
+async def create_distinct_partitions(ctx: BrokerContext, request: CreatePartitionsRequest) -> CreatePartitionsResponse:
+    """A name that is given twice is refused by any node, once, whoever asks."""
+    times = Counter([topic.name async for topic in ctx.turns.each(request.topics)])
+    refused = [
+        CreatePartitionsResult(name=name, error=ErrorCode.INVALID_REQUEST, message="Duplicate topic name.")
+        for name, count in times.items()
+        if count > 1
+    ]
+    if not refused:
+        return await create_partitions(ctx, request)
+    left = tuple([topic async for topic in ctx.turns.each(request.topics) if times[topic.name] == 1])
+    answer = await create_partitions(ctx, replace(request, topics=left))
+    return replace(answer, topics=(*answer.topics, *refused))
 
 
 async def create_topics(ctx: BrokerContext, request: CreateTopicsRequest) -> CreateTopicsResponse:

@@ -9,7 +9,7 @@ from collections import Counter
 from dataclasses import replace
 from typing import Any, Final
 
-from kraftlite.broker.handlers.admin import alter_configs, create_topics
+from kraftlite.broker.handlers.admin import alter_configs
 from kraftlite.broker.handlers.broker_changes import cordons_more, login_changes, moves_controller
 from kraftlite.broker.handlers.context import BrokerContext
 from kraftlite.broker.handlers.loggers import alter_logger
@@ -20,7 +20,6 @@ from kraftlite.metadata.features import supports_controller_registration
 from kraftlite.model.config_effects import logins_kept
 from kraftlite.model.cordoned import CORDONED_DIRS
 from kraftlite.model.errors import ApiError, ErrorCode
-from kraftlite.model.ids import METADATA_TOPIC
 from kraftlite.model.messages.bounds import checker
 from kraftlite.model.messages.controller import (
     AlterConfigsRequest,
@@ -28,9 +27,6 @@ from kraftlite.model.messages.controller import (
     AlterConfigsResult,
     ConfigResourceChange,
     ConfigResourceType,
-    CreatableTopicResult,
-    CreateTopicsRequest,
-    CreateTopicsResponse,
     IncrementalAlterConfigsRequest,
     LegacyConfigResource,
     ListPartitionReassignmentsRequest,
@@ -84,28 +80,6 @@ def describe_controllers(ctx: BrokerContext, listener: str, *, endpoint_type: in
         if one.name == listener
     )
     return ClusterDescription(controller_id=ctx.raft.leader_and_epoch().leader_id, brokers=found)
-
-
-async def create_topics_here(ctx: BrokerContext, request: CreateTopicsRequest) -> CreateTopicsResponse:
-    """A name that is given twice and the name of the metadata log are refused by any controller, once each."""
-    times = Counter([topic.name async for topic in ctx.turns.each(request.topics)])
-    refused = [
-        CreatableTopicResult(name=name, error=ErrorCode.INVALID_REQUEST, message=message)
-        async for name in ctx.turns.each(times)
-        if (message := _refused_name(name, times[name])) is not None
-    ]
-    if not refused:
-        return await create_topics(ctx, request)
-    names = {result.name for result in refused}
-    left = tuple([topic async for topic in ctx.turns.each(request.topics) if topic.name not in names])
-    answer = await create_topics(ctx, replace(request, topics=left))
-    return replace(answer, topics=(*answer.topics, *refused))
-
-
-def _refused_name(name: str, times: int) -> str | None:
-    if times > 1:
-        return "Duplicate topic name."
-    return f"Creation of internal topic {METADATA_TOPIC} is prohibited." if name == METADATA_TOPIC else None
 
 
 async def list_reassignments_here(

@@ -12,6 +12,7 @@ from kraftlite.model.broker_limits import CLEANER_KEYS, cleaner_change_problems
 from kraftlite.model.config_effects import RELOADABLE
 from kraftlite.model.configdef import changed_list
 from kraftlite.model.cordoned import CORDONED_DIRS, cordoned_dirs, is_less
+from kraftlite.model.group_configs import ASSIGNMENT_INTERVAL_KEY
 from kraftlite.model.ids import node_id_of
 from kraftlite.model.messages.controller import AlterConfigOp, ConfigResourceChange, ConfigResourceType, LegacyConfigResource
 
@@ -41,6 +42,8 @@ async def change_problems(ctx: BrokerContext, resource: ConfigResourceChange | L
             cordoned_dirs(then.get(CORDONED_DIRS) or "", paths)
         except ValueError as error:
             return [str(error)]
+    if now.get(ASSIGNMENT_INTERVAL_KEY) != then.get(ASSIGNMENT_INTERVAL_KEY) and (problem := _interval_problem(_number(then))):
+        return [problem]
     if all(now.get(key) == then.get(key) for key in CLEANER_KEYS):
         return []
     try:
@@ -49,18 +52,35 @@ async def change_problems(ctx: BrokerContext, resource: ConfigResourceChange | L
         return []
 
 
+def _interval_problem(number: Callable[[str], float]) -> str | None:
+    least, most = (ASSIGNMENT_INTERVAL_KEY.replace(".assignment.", f".{which}.assignment.") for which in ("min", "max"))
+    try:
+        interval, low, high = number(ASSIGNMENT_INTERVAL_KEY), number(least), number(most)
+    except ValueError:
+        return None
+    if interval < low:
+        return f"{ASSIGNMENT_INTERVAL_KEY} must be greater than or equal to {least}"
+    return f"{ASSIGNMENT_INTERVAL_KEY} must be less than or equal to {most}" if interval > high else None
+
+
 def _per_broker(resource: ConfigResourceChange | LegacyConfigResource) -> list[str]:
     """The keys that hold for one broker alone, and not for one of its listeners."""
-    pairs = resource.configs if isinstance(resource, LegacyConfigResource) else resource.changes
-    keys = (BROKER_CONFIGS.get(pair.name) for pair in pairs)
+    keys = (BROKER_CONFIGS.get(name) for name in _set_keys(resource))
     return sorted(key.name for key in keys if key is not None and key.dynamic == "per-broker" and key.name not in RELOADABLE)
+
+
+def _set_keys(resource: ConfigResourceChange | LegacyConfigResource) -> frozenset[str]:
+    """The keys that a change sets: what may have been set, however it came there, may be taken back."""
+    if isinstance(resource, LegacyConfigResource):
+        return frozenset(pair.name for pair in resource.configs)
+    return frozenset(change.name for change in resource.changes if change.op != AlterConfigOp.DELETE)
 
 
 def _tls_problems(ctx: BrokerContext, resource: ConfigResourceChange | LegacyConfigResource) -> list[str] | None:
     """None: the change is not about TLS. The new stores are read, so that what cannot be used is refused (SE-05)."""
     pairs = resource.configs if isinstance(resource, LegacyConfigResource) else resource.changes
     changed = frozenset(pair.name for pair in pairs)
-    if alone := sorted(changed & RELOADABLE):
+    if alone := sorted(_set_keys(resource) & RELOADABLE):
         told = ", ".join(alone)
         return [f"These security configs can be dynamically updated only per-listener using the listener prefix: {told}"]
     if resource.resource_name == "" or not any(name.startswith("listener.name.") and ".ssl." in name for name in changed):

@@ -6,7 +6,16 @@ from typing import Final
 
 from kraftlite.coordinator.config import GroupConfig
 from kraftlite.metadata.image import MetadataImage, TopicsImage
-from kraftlite.model.group_configs import ASSIGNMENT_INTERVAL, GROUP_CONFIGS, HEARTBEAT_INTERVAL, SESSION_TIMEOUT
+from kraftlite.model.broker_configs import BROKER_CONFIGS
+from kraftlite.model.group_configs import (
+    ASSIGNMENT_INTERVAL,
+    ASSIGNMENT_INTERVAL_KEY,
+    GROUP_CONFIGS,
+    HEARTBEAT_INTERVAL,
+    SESSION_TIMEOUT,
+)
+from kraftlite.model.ids import NodeId
+from kraftlite.model.messages.controller import ConfigResourceType
 
 GROUP_RESOURCE: Final = 32
 """`ConfigResource.Type.GROUP`."""
@@ -16,8 +25,10 @@ class Cluster:
     """The newest metadata this broker has applied. `topics_created_at`: the metadata offset up to which topics that match a
     regular expression may have come."""
 
-    def __init__(self, config: GroupConfig, image: MetadataImage = MetadataImage.EMPTY) -> None:
+    def __init__(self, config: GroupConfig, image: MetadataImage = MetadataImage.EMPTY, node_id: NodeId | None = None) -> None:
+        """`node_id`: the broker, whose dynamic configs count. None: only those of all brokers."""
         self._config = config
+        self._brokers: tuple[str, ...] = ("",) if node_id is None else (str(node_id), "")
         self.image = image
         self.topics_created_at = image.offset
 
@@ -40,8 +51,22 @@ class Cluster:
     def assignment_interval_ms(self, group_id: str) -> int:
         """The time that a target assignment lasts at least (KIP-1263); looked up like the session timeout."""
         config = self._config
-        own = self._own(group_id, ASSIGNMENT_INTERVAL, config.consumer_assignment_interval_ms)
+        own = self._own(
+            group_id, ASSIGNMENT_INTERVAL, self._of_broker(ASSIGNMENT_INTERVAL_KEY, config.consumer_assignment_interval_ms)
+        )
         return min(max(own, config.consumer_min_assignment_interval_ms), config.consumer_max_assignment_interval_ms)
+
+    def _of_broker(self, key: str, default: int) -> int:
+        """The dynamic value for this broker, or for all; else `default`, that of its file."""
+        for name in self._brokers:
+            value = self.image.configs.get(ConfigResourceType.BROKER, name).get(key)
+            if value is not None:
+                try:
+                    found: int = BROKER_CONFIGS[key].parse(value)
+                except ValueError:  # which no controller lets pass
+                    continue
+                return found
+        return default
 
     def _own(self, group_id: str, key: str, default: int) -> int:
         value = self.image.configs.get(GROUP_RESOURCE, group_id).get(key)

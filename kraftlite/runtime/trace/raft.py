@@ -190,6 +190,17 @@ class SnapshotInstalled(TraceEvent):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SnapshotDamaged(TraceEvent):
+    """A metadata snapshot of this node has bytes that are not what was written. It is not handed on."""
+
+    event: ClassVar[str] = "raft.snapshot_damaged"
+    level: ClassVar[str] = "error"
+    end_offset: int
+    last_epoch: int
+    error: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SnapshotDeleted(TraceEvent):
     event: ClassVar[str] = "raft.snapshot_deleted"
     end_offset: int

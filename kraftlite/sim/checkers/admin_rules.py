@@ -245,28 +245,29 @@ def _growth(state: MetadataState, wanted: m.CreatePartitionsTopic, names: Counte
 
 
 def delete_topics(state: MetadataState, request: m.DeleteTopicsRequest) -> Outcome:
-    def meant(it: m.TopicSelector) -> UUID | None:
-        if it.name is not None:
+    """As Kafka's `ControllerApis`: what is named twice is refused once, and a topic that is named by its name and by its id is
+    refused by its name, and not told by its id."""
+    names = Counter(it.name for it in request.topics if it.topic_id is None)
+    ids = Counter(it.topic_id for it in request.topics if it.name is None)
+    entries: dict[object, Entry] = {}
+    for at, it in enumerate(request.topics):
+        if (it.name is None) == (it.topic_id is None):
+            entries[at] = Entry(faults=frozenset({E.INVALID_REQUEST}))
+        elif it.name is not None:
             found = state.topic_named(it.name)
-            return None if found is None else found[0]
-        return it.topic_id if it.topic_id in state.topics else None
-
-    resolved = [None if it.name is not None and it.topic_id is not None else meant(it) for it in request.topics]
-    ids = Counter(it for it in resolved if it is not None)
-    names = Counter(it.name for it in request.topics if it.topic_id is None and it.name is not None)
-    entries = []
-    for it, topic_id in zip(request.topics, resolved, strict=True):
-        odd = (it.name is None) == (it.topic_id is None)
-        twice = (topic_id is not None and ids[topic_id] > 1) or (it.name is not None and names[it.name] > 1)
-        missing = not odd and topic_id is None
-        faults = _codes(
-            (odd or twice, E.INVALID_REQUEST),
-            (missing and it.name is not None, E.UNKNOWN_TOPIC_OR_PARTITION),
-            (missing and it.name is None, E.UNKNOWN_TOPIC_ID),
-        )
-        wants = () if faults or topic_id is None else (_removal(topic_id),)
-        entries.append(Entry(faults=faults, wants=wants))
-    return Outcome(tuple(entries))
+            faults = _codes(
+                (names[it.name] > 1 or (found is not None and ids[found[0]]), E.INVALID_REQUEST),
+                (names[it.name] == 1 and found is None, E.UNKNOWN_TOPIC_OR_PARTITION),
+            )
+            entries[it.name] = Entry(faults=faults, wants=() if faults or found is None else (_removal(found[0]),))
+        elif it.topic_id is not None:
+            topic = state.topics.get(it.topic_id)
+            faults = _codes(
+                (ids[it.topic_id] > 1, E.INVALID_REQUEST), (ids[it.topic_id] == 1 and topic is None, E.UNKNOWN_TOPIC_ID)
+            )
+            if faults or topic is None or names[topic.name] != 1:
+                entries[it.topic_id] = Entry(faults=faults, wants=() if faults else (_removal(it.topic_id),))
+    return Outcome(tuple(entries.values()))
 
 
 def _removal(topic_id: UUID) -> Want:

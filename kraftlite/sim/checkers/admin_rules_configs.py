@@ -56,20 +56,16 @@ def alter_configs(state: MetadataState, request: m.IncrementalAlterConfigsReques
         everywhere = resource == (BROKER, "") and any(key in OF_ONE_BROKER and text is not None for key, text in wanted.items())
         if count[resource] > 1 or _no_resource(resource) or everywhere:
             faults |= {E.INVALID_REQUEST}
-        faults |= _disagreement(state, resource, current, wanted)
+        faults |= _disagreement(state, resource, wanted)
         entries.append(_resource(resource, faults | _missing(state, resource), current, wanted, elr=has_elr(state)))
     return Outcome(tuple(entries), writes=not request.validate_only)
 
 
-def _disagreement(
-    state: MetadataState, resource: tuple[int, str], current: Mapping[str, str], wanted: Mapping[str, str | None]
-) -> set[E]:
+def _disagreement(state: MetadataState, resource: tuple[int, str], wanted: Mapping[str, str | None]) -> set[E]:
     """EL-03: with eligible leader replicas there is one value for all brokers."""
     if not has_elr(state) or resource[0] != BROKER or MIN_ISR not in wanted:
         return set()
-    value = wanted[MIN_ISR]
-    changes = value is not None or MIN_ISR in current
-    return {E.INVALID_CONFIG} if changes and (resource[1] != "" or value is None) else set()
+    return {E.INVALID_CONFIG} if resource[1] != "" or wanted[MIN_ISR] is None else set()
 
 
 def _resource(
@@ -113,7 +109,7 @@ def _missing(state: MetadataState, resource: tuple[int, str]) -> set[E]:
 
 def _refusal(kind: int, key: str, value: str | None) -> set[E]:
     """The error of one value of one key; None: the key is removed."""
-    if kind == BROKER and key in READ_ONLY:
+    if kind == BROKER and key in READ_ONLY and value is not None:
         return {E.INVALID_REQUEST}
     if value is None or kind not in KEYS or is_good(KEYS[kind], key, value) is not False:
         return set()

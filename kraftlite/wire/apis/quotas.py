@@ -45,11 +45,13 @@ async def _alter(call: Call, request: Any) -> Mapping[str, object]:
             requester=call.on_behalf,
         ),
     )
+    # An entity that is named again is answered once, with what became of the last.
+    told = {tuple(sorted(one.entity)): one async for one in call.ctx.turns.each(response.entries)}
     return {
         "throttle_time": 0,
         "entries": [
             {"error_code": one.error, "error_message": one.message, "entity": _entity(one.entity)}
-            async for one in call.ctx.turns.each(response.entries)
+            async for one in call.ctx.turns.each(told.values())
         ],
     }
 

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, TypeAlias
+from collections.abc import Mapping
+from typing import Any
 
-from kraftlite.broker.handlers.admin import create_partitions, create_topics, delete_topics
-from kraftlite.broker.handlers.context import BrokerContext
+from kraftlite.broker.handlers.admin import create_distinct_partitions, create_distinct_topics, delete_topics
 from kraftlite.broker.handlers.forwarding import bounded
 from kraftlite.model.errors import ErrorCode
 from kraftlite.model.ids import ZERO_UUID, NodeId
@@ -17,7 +16,6 @@ from kraftlite.model.messages.controller import (
     CreatePartitionsRequest,
     CreatePartitionsTopic,
     CreateTopicsRequest,
-    CreateTopicsResponse,
     DeleteTopicsRequest,
     MutationClient,
     ReplicaAssignment,
@@ -36,11 +34,8 @@ def _charged(call: Call, *, strict_from: int) -> MutationClient:
     return MutationClient(user=call.principal.name, client_id=call.client_id or "", strict=call.version >= strict_from)
 
 
-CreatesTopics: TypeAlias = Callable[[BrokerContext, CreateTopicsRequest], Awaitable[CreateTopicsResponse]]
-
-
-async def create_topics_as(call: Call, request: Any, decide: CreatesTopics = create_topics) -> Mapping[str, object]:
-    response = await decide(
+async def _create_topics(call: Call, request: Any) -> Mapping[str, object]:
+    response = await create_distinct_topics(
         call.ctx,
         CreateTopicsRequest(
             topics=tuple([_creatable(topic) async for topic in call.ctx.turns.each(request.topics)]),
@@ -126,7 +121,7 @@ async def _delete_topics(call: Call, request: Any) -> Mapping[str, object]:
 
 
 async def _create_partitions(call: Call, request: Any) -> Mapping[str, object]:
-    response = await create_partitions(
+    response = await create_distinct_partitions(
         call.ctx,
         CreatePartitionsRequest(
             topics=tuple([_grown(topic) async for topic in call.ctx.turns.each(request.topics)]),
@@ -159,6 +154,6 @@ def _grown(topic: Any) -> CreatePartitionsTopic:
     )
 
 
-CREATE_TOPICS = cold(19, "CreateTopics", versions=(2, 7), flexible_from=5, adapt=create_topics_as)
+CREATE_TOPICS = cold(19, "CreateTopics", versions=(2, 7), flexible_from=5, adapt=_create_topics)
 DELETE_TOPICS = cold(20, "DeleteTopics", versions=(1, 6), flexible_from=4, adapt=_delete_topics)
 CREATE_PARTITIONS = cold(37, "CreatePartitions", versions=(0, 3), flexible_from=2, adapt=_create_partitions)

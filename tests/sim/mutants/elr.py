@@ -91,7 +91,7 @@ def no_epoch_is_an_epoch(patch: Patch) -> None:
 )
 def brokers_disagree_on_the_minimum(patch: Patch) -> None:
     """KAFKA-16540: the controller keeps the ELR by one minimum, and the leader moves its HW by another."""
-    patch.edit(ConfigControl, "_check_elr", ('if record.resource_name != "":', "if False:"))
+    patch.edit(ConfigControl, "_check_elr", ('if resource[1] != "":', "if False:"))
 
 
 @mutant(

@@ -72,6 +72,7 @@ class Replicas:
         self.fails_at = ""
         self.elections_left = False
         self.rechecks = False
+        self.replicas_of_topic, self.configured = 1, 0
         self.error = ValueError("cannot be applied")
 
     def start(self) -> None:
@@ -100,12 +101,16 @@ class Replicas:
             yield
             self.said.append(f"image {image.offset}, rechecked")
 
-    def announce_log_config(self, topic: str, config: LogConfig) -> None:
+    def announce_log_config_steps(self, topic: str, config: LogConfig) -> Iterator[None]:
         self.said.append(f"announce {topic}")
+        yield
 
-    def update_log_config(self, topic: str, config: LogConfig) -> None:
+    def update_log_config_steps(self, topic: str, config: LogConfig) -> Iterator[None]:
         self.said.append(f"configure {topic}")
         self.configs.append((topic, config))
+        for _ in range(self.replicas_of_topic):
+            self.configured += 1
+            yield
 
     def update_broker_values(self, values: Mapping[str, str]) -> None:
         self.broker_values = dict(values)

@@ -10,12 +10,13 @@ import pytest
 
 from kraftlite.metadata.records import BrokerRegistrationChangeRecord
 from kraftlite.model.errors import Fault
+from kraftlite.model.topic_partition import TopicPartition
 from kraftlite.model.tuning import Tuning
-from tests.spec.broker.test_publisher import ME, ORDERS, Scene, broker_config, registered, topic, with_logs
+from tests.spec.broker.test_publisher import ME, ORDERS, Scene, broker_config, registered, topic, topic_config, with_logs
 
 
 async def test_ml_21_a_default_of_all_topics_leaves_the_loop_its_turns() -> None:
-    """A change of the broker's own configs concerns every log: each step is of as many logs as a step of any other update."""
+    """A change of the broker's own configs concerns every log: each step is of so many topics and replicas."""
     names = [f"t{number:02}" for number in range(40)]
     scene = Scene(await with_logs(*((name, UUID(int=100 + number)) for number, name in enumerate(names))))
     scene.publish(*(topic(name, UUID(int=100 + number), 1) for number, name in enumerate(names)))
@@ -23,7 +24,7 @@ async def test_ml_21_a_default_of_all_topics_leaves_the_loop_its_turns() -> None
     await scene.publisher.wait_first_publish()
     scene.said.clear()
     scene.publish(broker_config("", "log.segment.bytes", "900000"))
-    step = Tuning().partitions_per_step
+    step = Tuning().partitions_per_step // 2
     assert scene.said == [f"configure {name}" for name in names[:step]], "the first step is taken at once"
     scene.publish(broker_config("", "log.segment.bytes", "800000"))
     steps = [len(scene.said)]
@@ -61,3 +62,17 @@ async def test_bl_07_a_broker_that_stops_waits_no_longer_for_being_unfenced() ->
     scene.publisher.close()
     with pytest.raises(Fault, match="unfenced"):
         await waiting
+
+
+@pytest.mark.parametrize("of_broker", [False, True])
+async def test_cm_52_the_configs_of_one_large_topic_are_told_in_steps(of_broker: bool) -> None:
+    scene = Scene()
+    scene.publish(topic("orders", ORDERS, 1))
+    await scene.settle()
+    scene.logs.create(TopicPartition("orders", 0), topic_id=ORDERS)
+    scene.replicas.replicas_of_topic = 100
+    key = "log.retention.ms" if of_broker else "retention.ms"
+    scene.publish(broker_config("", key, "5000") if of_broker else topic_config("orders", key, "5000"))
+    assert 0 < scene.replicas.configured <= Tuning().partitions_per_step
+    await scene.settle()
+    assert scene.replicas.configured == 100

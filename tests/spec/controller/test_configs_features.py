@@ -47,6 +47,18 @@ def test_cm_47_operations(world: World) -> None:
     assert change(world, TOPIC, "t", ("retention.ms", SET, None)) is ErrorCode.INVALID_REQUEST
 
 
+@pytest.mark.parametrize("broker", ["", "1"])
+@pytest.mark.parametrize("key", ["log.dirs", "node.id", "cordoned.log.dirs", "listeners", "no.such.key", "log.retention.ms"])
+def test_cm_47_what_is_not_set_may_be_taken_back(world: World, broker: str, key: str) -> None:
+    """As in Kafka, which looks at what is left: also a key that cannot be set while a broker runs, or for all of them."""
+    assert change(world, BROKER, broker, (key, DELETE, None)) is ErrorCode.NONE
+    assert configs(world, BROKER, broker) == {}
+
+
+def test_cm_47_a_value_that_is_missing_comes_before_what_is_wrong_with_others(world: World) -> None:
+    assert change(world, TOPIC, "t", ("retention.ms", APPEND, "5"), ("segment.ms", SET, None)) is ErrorCode.INVALID_REQUEST
+
+
 def test_cm_47_a_bad_key_stops_its_resource_only(world: World) -> None:
     world.create("u")
     request = m.IncrementalAlterConfigsRequest(

@@ -86,6 +86,7 @@ def test_cm_61_validate_only_writes_nothing(world: World) -> None:
         (USER, {"producer_byte_rate": "1.5"}),
         (USER, {"producer_byte_rate": "1e+19"}),
         (USER, {"request_percentage": "0.5", "nonsense": "1.0"}),
+        ((("user", None), ("user", "b")), {"producer_byte_rate": "1.0"}),
     ],
 )
 def test_cm_61_refusals_leave_the_entity_alone_and_the_others_proceed(
@@ -94,6 +95,13 @@ def test_cm_61_refusals_leave_the_entity_alone_and_the_others_proceed(
     other: Entity = (("client-id", "c"),)
     assert alter(world, (entity, ops), (other, {"producer_byte_rate": "1.0"})) == [E.INVALID_REQUEST, E.NONE]
     assert stored(world) == {other: {"producer_byte_rate": "1.0"}}
+
+
+@pytest.mark.parametrize("rate", [float(2**63 - 1), 5.0000005])
+def test_cm_61_a_whole_number_is_what_a_double_makes_of_it(world: World, rate: float) -> None:
+    """As in Kafka: who wants no bound sets the largest of 64 bits, and a double has that as 2^63."""
+    assert alter(world, (USER, {"producer_byte_rate": repr(rate)})) == [E.NONE]
+    assert stored(world) == {USER: {"producer_byte_rate": repr(rate)}}
 
 
 def test_cm_61_an_entity_twice_in_one_request(world: World) -> None:

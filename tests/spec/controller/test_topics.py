@@ -249,9 +249,34 @@ def test_cm_25_duplicates_fail_alone(world: World) -> None:
     world.create("b")
     bad = ErrorCode.INVALID_REQUEST
     assert delete(world, ("a", topic_id), (None, None)) == [bad, bad]
-    assert delete(world, ("a", None), (None, topic_id), ("no", None), ("no", None)) == [bad] * 4
-    assert delete(world, ("a", None), ("a", None), ("b", None)) == [bad, bad, ErrorCode.NONE]
+    assert delete(world, ("a", None), ("a", None), ("b", None)) == [bad, ErrorCode.NONE]
     assert "a" in world.state.replication.topic_ids
+    assert delete(world, (None, None), (None, None)) == [bad, bad], "what names nothing is answered each time"
+
+
+def test_cm_25_what_a_deletion_names_twice_is_refused_once(world: World) -> None:
+    topic_id, other = world.create("a").topic_id, UUID(int=99)
+
+    def asked(*selectors: tuple[str | None, UUID | None]) -> list[tuple[str | None, UUID | None, str | None]]:
+        request = m.DeleteTopicsRequest(topics=tuple(m.TopicSelector(name=n, topic_id=i) for n, i in selectors), timeout_ms=1_000)
+        answer = world.submit("delete", lambda _now: world.state.topics.delete(request)).value
+        return [(it.name, it.topic_id, it.message) for it in answer.topics]
+
+    name, known = ("a", None), (None, topic_id)
+    supplied = ("a", topic_id, "The provided topic name maps to an ID that was already supplied.")
+    assert asked(name, name, ("no", None), ("no", None)) == [
+        (*name, "Duplicate topic name."),
+        ("no", None, "Duplicate topic name."),
+    ]
+    assert asked(known, known, (None, other), (None, other)) == [
+        (*known, "Duplicate topic id."),
+        (None, other, "Duplicate topic id."),
+    ]
+    assert asked(name, known) == asked(known, name) == [supplied]
+    assert asked(known, name, known) == [(*known, "Duplicate topic id."), supplied]
+    assert "a" in world.state.replication.topic_ids
+    assert asked(name, known, name) == [(*name, "Duplicate topic name."), ("a", topic_id, None)], "the id is given once"
+    assert "a" not in world.state.replication.topic_ids
 
 
 def test_cm_25_a_selector_of_both_kinds_makes_no_name_a_duplicate(world: World) -> None:

@@ -133,3 +133,14 @@ async def test_ml_13_what_the_level_of_the_image_cannot_hold_fails_the_snapshot_
     assert [writer.state for writer in it.raft.writers] == ["abandoned"]
     (failed,) = it.world.events("metadata.snapshot_failed")
     assert "the elr of a PartitionRecord needs metadata.version 4.0-IV1 (23), but the level is 4.0-IV0 (22)" in failed.error
+
+
+async def test_ml_19_a_snapshot_follows_damage_of_the_latest_one() -> None:
+    it = Generating(max_interval_ms=0)
+    it.update(1)
+    await it.settle()
+    assert it.written() == []
+    it.raft.latest_is_damaged = True
+    it.update(1)
+    await it.settle()
+    assert it.written() == [it.image.offset + 1]

@@ -219,8 +219,8 @@ def test_a_topics_configuration_and_a_healthy_disk_are_no_reason_to_look_at_all_
     table = c[1].manager._table
     counted = table.by_tp = CountedTable(table.by_tp)
     strict = LogConfig(min_insync_replicas=2)
-    c[1].manager.announce_log_config("small", strict)
-    c[1].manager.update_log_config("small", strict)
+    list(c[1].manager.announce_log_config_steps("small", strict))
+    list(c[1].manager.update_log_config_steps("small", strict))
     c[1].manager.drop_failed_logs()
     assert counted.looks == 0
     assert c[1].log(TopicPartition("small", 0)).config is strict

@@ -71,7 +71,7 @@ async def test_lg_40_only_where_the_policy_deletes() -> None:
     async with LoopCluster() as c:
         await started(c)
         for policy, expected in ((("compact",), ErrorCode.POLICY_VIOLATION), (("compact", "delete"), ErrorCode.NONE)):
-            c[1].manager.update_log_config("orders", LogConfig(cleanup_policy=policy))
+            list(c[1].manager.update_log_config_steps("orders", LogConfig(cleanup_policy=policy)))
             assert (await verdict(c, delete(c, 1)))[0] is expected
 
 

@@ -396,15 +396,15 @@ def test_el_13_a_larger_minimum_counts_before_the_changes_that_came_with_it() ->
     c[1].produce(["a"], acks=1)
     partition = c[1].partition()
     strict, loose = LogConfig(min_insync_replicas=2), LogConfig(min_insync_replicas=1)
-    c[1].manager.announce_log_config(TOPIC, strict)
+    list(c[1].manager.announce_log_config_steps(TOPIC, strict))
     assert partition.min_isr == 2
     c.controller.set_fenced(NodeId(2), True)
     c[1].catch_up()
     assert partition.committed_isr == (1,) and c[1].log().hw == 0
-    c[1].manager.announce_log_config(TOPIC, loose)
+    list(c[1].manager.announce_log_config_steps(TOPIC, loose))
     c.tick(1)
     assert (partition.min_isr, c[1].log().hw) == (2, 0), "the smaller one only when everything is applied"
-    c[1].manager.update_log_config(TOPIC, loose)
+    list(c[1].manager.update_log_config_steps(TOPIC, loose))
     assert (partition.min_isr, c[1].log().hw) == (1, 1)
 
 

@@ -101,6 +101,22 @@ async def test_cm_61_alter_quotas_keeps_doubles_exactly(version: int) -> None:
         ]
 
 
+async def test_cm_61_an_entity_that_is_named_again_is_answered_once() -> None:
+    """As in Kafka: with the refusal of the second, so that no client takes its last word for done."""
+    async with Harness() as h:
+        h.controller.answers[m.ALTER_CLIENT_QUOTAS] = lambda request: security.AlterClientQuotasResponse(
+            entries=tuple(
+                security.AlterClientQuotasResult(entity=one.entity, error=error, message=None)
+                for one, error in zip(request.entries, (E.NONE, E.NONE, E.INVALID_REQUEST), strict=True)
+            )
+        )
+        user, client = ({"entity_type": kind, "entity_name": None} for kind in ("user", "client-id"))
+        ops = [{"key": "producer_byte_rate", "value": 1.0, "remove": False}]
+        entries = [{"entity": entity, "ops": ops} for entity in ([user, client], [user], [client, user])]
+        answer = await (await h.client()).call(49, 1, {"entries": entries, "validate_only": False})
+        assert [(len(one.entity), one.error_code.value) for one in answer.entries] == [(2, E.INVALID_REQUEST), (1, 0)]
+
+
 QUOTAS: Any = {
     (USER,): {"producer_byte_rate": "1.0"},
     (part("user", "u"),): {"producer_byte_rate": "2.0", "request_percentage": "12.5"},

@@ -80,3 +80,16 @@ async def test_single_values_and_other_keys_are_the_controllers_matter() -> None
         assert await alter(h, "1", ("log.retention.ms", SET, "5")) == (E.NONE, None)
         assert await alter(h, "1", ("no.such.key", SET, "5")) == (E.NONE, None)
         assert len(h.controller.calls) == 3
+
+
+async def test_the_interval_of_assignments_stays_within_the_files_bounds() -> None:
+    key, most = "group.consumer.assignment.interval.ms", "group.consumer.max.assignment.interval.ms"
+    async with Harness(config={most: "5000"}) as h:
+        assert await alter(h, "", (key, SET, "5000")) == (E.NONE, None)
+        assert await alter(h, "1", (key, SET, "5001")) == (E.INVALID_REQUEST, f"{key} must be less than or equal to {most}")
+
+
+@pytest.mark.parametrize("key", ["listeners", "cordoned.log.dirs", "ssl.keystore.location", "log.dirs"])
+async def test_a_key_that_cannot_be_set_for_all_brokers_may_be_taken_back_from_there(key: str) -> None:
+    async with Harness() as h:
+        assert await alter(h, "", (key, DELETE, None)) == (E.NONE, None)

@@ -330,6 +330,21 @@ def test_a_selector_with_both_name_and_id_is_refused_and_hinders_no_other() -> N
     assert [entry.faults for entry in outcome.entries] == [set(), {ErrorCode.INVALID_REQUEST}]
 
 
+def test_a_topic_that_a_deletion_names_twice_is_answered_once() -> None:
+    before = state(r.TopicRecord(name="z1", topic_id=UUID(int=7)))
+    name, known = m.TopicSelector(name="z1", topic_id=None), m.TopicSelector(name=None, topic_id=UUID(int=7))
+    bad: set[ErrorCode] = {ErrorCode.INVALID_REQUEST}
+    for selectors, faults in (
+        ((name, name), [bad]),
+        ((known, known), [bad]),
+        ((known, name), [bad]),
+        ((known, name, known), [bad, bad]),
+        ((name, known, name), [bad, set()]),
+    ):
+        outcome = admin_rules.delete_topics(before, m.DeleteTopicsRequest(topics=selectors, timeout_ms=1))
+        assert [entry.faults for entry in outcome.entries] == faults
+
+
 def description(kind: str, request: Any, found: Any) -> Description:
     return Description(kind=kind, request=request, broker=BROKER, invoked_us=0, returned_us=1, offset=0, found=found)
 
