@@ -108,16 +108,16 @@ class ReassignmentControl:
                 ErrorCode.INVALID_REPLICA_ASSIGNMENT, "Invalid replica assignment: addingReplicas contains all replicas."
             )
         isr = _without(partition.isr, partition.adding_replicas)
-        election = Election.ONLINE
+        unclean = self._configs.unclean_election_enabled(info.name)
         recovering: bool | None = None
         if not isr and not _without(partition.elr, partition.adding_replicas):
-            if not self._configs.unclean_election_enabled(info.name):
+            if not unclean:
                 raise ApiError(
                     ErrorCode.INVALID_REPLICA_ASSIGNMENT,
                     f"Unable to revert partition assignment for {info.name}:{index} because it would require an unclean leader "
                     "election.",
                 )
-            isr, election, recovering = replicas[:1], Election.UNCLEAN, True
+            isr, recovering = replicas[:1], True
         target = PartitionTarget(
             replicas=replicas,
             adding=(),
@@ -126,7 +126,7 @@ class ReassignmentControl:
             directories=self._directories(partition, replicas),
             recovering=recovering,
         )
-        return self._elections.change(info, index, target, election)
+        return self._elections.change(info, index, target, Election.UNCLEAN if unclean else Election.ONLINE)
 
     def _directories(self, partition: PartitionRegistration, replicas: Nodes) -> tuple[UUID, ...] | None:
         """Return the directory of each replica; a new one's is for its broker to choose among several. None where the metadata

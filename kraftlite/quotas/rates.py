@@ -31,6 +31,9 @@ class _Sample:
     __slots__ = ("last_ms", "start_ms", "value")
 
     def __init__(self, now_ms: int) -> None:
+        self.reset(now_ms)
+
+    def reset(self, now_ms: int) -> None:
         self.start_ms = self.last_ms = now_ms
         self.value = 0.0
 
@@ -39,51 +42,67 @@ class WindowedRate:
     """The amount per second over the last windows. Before so many windows have gone by, those that are missing count as empty
     ones: a burst at the beginning is allowed what the windows are allowed together.
 
-    Keeps one sample more than there are windows: one that began before them and reaches into them counts whole.
+    Keeps one sample more than there are windows: one that began before them and reaches into them counts whole. A sample that is
+    too old becomes an empty one that begins when that is noticed, and is as old as any other from then on.
     """
 
-    __slots__ = ("_samples", "_windows")
+    __slots__ = ("_current", "_samples", "_windows")
 
     def __init__(self, windows: QuotaWindows) -> None:
         self._windows = windows
         self._samples: list[_Sample] = []
-        """Oldest first; the last one is being filled."""
+        """A ring; `_current` is being filled."""
+        self._current = 0
 
     def record(self, value: float, now_ms: int) -> None:
         """`value` may be negative: then it takes back what was recorded."""
-        samples = self._samples
-        if not samples or now_ms - samples[-1].start_ms >= self._windows.window_ms:
-            samples.append(_Sample(now_ms))
-            if len(samples) > self._windows.samples + 1:
-                del samples[0]
-        current = samples[-1]
-        current.value += value
-        current.last_ms = now_ms
+        sample = self._filled(now_ms)
+        if now_ms - sample.start_ms >= self._windows.window_ms:
+            sample = self._next(now_ms)
+        sample.value += value
+        sample.last_ms = now_ms
 
     def measure(self, now_ms: int) -> tuple[float, int]:
         """The rate per second, and the milliseconds over which it is measured."""
-        self._forget(now_ms)
-        samples, (count, window_ms) = self._samples, self._windows
-        elapsed_ms = now_ms - samples[0].start_ms if samples else 0
+        elapsed_ms = self._elapsed_ms(now_ms)
+        count, window_ms = self._windows
         missing = count - 1 - elapsed_ms // window_ms
         if missing > 0:
             elapsed_ms += missing * window_ms
         if elapsed_ms <= 0:  # one window only, which has just begun
             elapsed_ms = 1
-        return sum(sample.value for sample in samples) * 1_000 / elapsed_ms, elapsed_ms
+        return self._total() * 1_000 / elapsed_ms, elapsed_ms
 
     def simple_rate(self, now_ms: int) -> float:
         """The rate since the oldest sample, over one window at least: missing windows do not count. For replication (KIP-73)."""
-        self._forget(now_ms)
-        samples = self._samples
-        elapsed_ms = max(now_ms - samples[0].start_ms if samples else 0, self._windows.window_ms)
-        return sum(sample.value for sample in samples) * 1_000 / elapsed_ms
+        elapsed_ms = max(self._elapsed_ms(now_ms), self._windows.window_ms)
+        return self._total() * 1_000 / elapsed_ms
 
-    def _forget(self, now_ms: int) -> None:
+    def _filled(self, now_ms: int) -> _Sample:
+        """Return the sample that is being filled."""
+        if not self._samples:
+            self._samples.append(_Sample(now_ms))
+        return self._samples[self._current]
+
+    def _next(self, now_ms: int) -> _Sample:
+        self._current = (self._current + 1) % (self._windows.samples + 1)
+        if self._current == len(self._samples):
+            self._samples.append(_Sample(now_ms))
+        else:
+            self._samples[self._current].reset(now_ms)
+        return self._samples[self._current]
+
+    def _total(self) -> float:
+        return sum(sample.value for sample in self._samples)
+
+    def _elapsed_ms(self, now_ms: int) -> int:
+        """Return how long ago the oldest sample began, when those that are too old have begun anew."""
+        self._filled(now_ms)
         oldest_ms = now_ms - self._windows.samples * self._windows.window_ms
-        samples = self._samples
-        while samples and samples[0].last_ms <= oldest_ms:
-            del samples[0]
+        for sample in self._samples:
+            if sample.last_ms <= oldest_ms:
+                sample.reset(now_ms)
+        return now_ms - min(sample.start_ms for sample in self._samples)
 
 
 def throttle_ms(rate: float, bound: float, window_ms: int) -> int:

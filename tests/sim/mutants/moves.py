@@ -28,8 +28,8 @@ def moves_that_are_stranded(patch: Patch) -> None:
 )
 def cancelled_without_recovering(patch: Patch) -> None:
     """CM-44: its first replica may lack everything, and counts as in sync."""
-    rule = "isr, election, recovering = replicas[:1], Election.UNCLEAN, True"
-    patch.edit(ReassignmentControl, "_cancel", (rule, "isr, election, recovering = replicas[:1], Election.UNCLEAN, None"))
+    rule = "isr, recovering = replicas[:1], True"
+    patch.edit(ReassignmentControl, "_cancel", (rule, "isr, recovering = replicas[:1], None"))
 
 
 @mutant(
@@ -40,7 +40,7 @@ def cancelled_without_recovering(patch: Patch) -> None:
 )
 def cancelled_uncleanly_unasked(patch: Patch) -> None:
     """CM-44: the only replica in sync is one that the move has added."""
-    patch.edit(ReassignmentControl, "_cancel", ("if not self._configs.unclean_election_enabled(info.name):", "if False:"))
+    patch.edit(ReassignmentControl, "_cancel", ("if not unclean:", "if False:"))
 
 
 @mutant(

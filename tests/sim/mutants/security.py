@@ -116,7 +116,7 @@ def burst_counts_as_a_rate(patch: Patch) -> None:
 @mutant("quotas-count-nothing", "what was produced is measured and not counted", expects=("92",))
 def quotas_count_nothing(patch: Patch) -> None:
     """QU-03: nobody is ever throttled."""
-    patch.edit(WindowedRate, "record", ("current.value += value", "pass"))
+    patch.edit(WindowedRate, "record", ("sample.value += value", "pass"))
 
 
 def with_quotas_of_changes(patch: Patch) -> None:

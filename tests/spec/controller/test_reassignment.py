@@ -150,6 +150,18 @@ def test_cm_44_cancel_needs_a_member_of_the_old_set_in_sync(world: World) -> Non
     world.check()
 
 
+def test_cm_44_cancel_elects_at_once_where_records_may_be_lost(world: World) -> None:
+    world.alter_partition([1])
+    assert move(world, 4, 1, 2) is ErrorCode.NONE
+    world.fence(1)
+    assert (world.partition().isr, world.partition().leader) == ((1,), None)
+    world.set_config(2, "t", ("unclean.leader.election.enable", 0, "true"))
+    assert cancel(world) is ErrorCode.NONE
+    after = world.partition()
+    assert (after.isr, after.leader) == ((2,), 2) and after.recovering
+    world.check()
+
+
 def test_cm_45_a_new_target_replaces_the_old_one(world: World) -> None:
     assert move(world, 4, 1, 2) is ErrorCode.NONE
     assert move(world, 5, 1, 2) is ErrorCode.NONE

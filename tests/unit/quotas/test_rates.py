@@ -60,6 +60,17 @@ def test_qu_10_a_simple_rate_has_no_missing_windows() -> None:
     assert rate.simple_rate(11_000) == 0
 
 
+def test_a_sample_that_is_too_old_begins_anew_when_that_is_noticed() -> None:
+    """As in Kafka: it is an empty one then, and what came later is measured since that time once everything else is gone."""
+    rate = WindowedRate(QuotaWindows(3, 100))
+    for now in (0, 40, 200):
+        rate.record(1, now)
+    assert rate.measure(340) == (pytest.approx(1 * 1_000 / 240), 240)
+    rate.record(26, 450)
+    assert rate.measure(600) == (100.0, 260)
+    assert rate.simple_rate(600) == 100.0
+
+
 @given(
     st.lists(st.tuples(st.integers(0, 3_000), st.integers(1, 10_000)), max_size=200),
     st.integers(1, 12),
