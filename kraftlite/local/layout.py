@@ -13,7 +13,7 @@ from kraftlite.host.files import read_bounded
 from kraftlite.local.ledger import LEDGER_NAME
 from kraftlite.local.ports import HOST, reserve
 from kraftlite.local.secure import SASL_LISTENER, TLS_LISTENER, node_security
-from kraftlite.local.state import LocalCluster, LocalError, LocalNode
+from kraftlite.local.state import STATE_NAME, LocalCluster, LocalError, LocalNode
 from kraftlite.model.ids import random_uuid, uuid_to_str
 from kraftlite.model.limits import MIB
 
@@ -152,6 +152,24 @@ def _ports(cluster: LocalCluster) -> list[int]:
 
 def _port(address: str) -> int:
     return int(address.rpartition(":")[2])
+
+
+def refuse_path(data_dir: Path) -> None:
+    """Raises LocalError for a directory that the nodes' files cannot name: `log.dirs` has commas between its directories."""
+    if "," in str(data_dir):
+        raise LocalError(f"{data_dir} cannot be the directory of a cluster: its path has a comma, which separates log.dirs")
+
+
+def refuse_leftovers(cluster: LocalCluster) -> None:
+    """Raises LocalError when a new cluster would get the directories of another one, whose description is gone: its records are
+    nobody's to remove. What an interrupted `up` has written is in nobody's way."""
+    for node in cluster.nodes:
+        directory = Path(node.directory)
+        if directory.exists() and set(directory.iterdir()) - {node.config_path}:
+            raise LocalError(
+                f"{directory} is there already, and {Path(cluster.data_dir) / STATE_NAME}, which describes the cluster that it "
+                "belongs to, is not: bring that file back, move the directory away, or use another --data-dir"
+            )
 
 
 def write_files(cluster: LocalCluster, extra: Mapping[str, str]) -> None:
