@@ -256,10 +256,14 @@ def _lost(node: LocalNode, directory: str) -> str:
     )
 
 
+def _is_new(node: LocalNode) -> bool:
+    """A broker that `add-broker` has written down, and never started, because it was killed. Whatever has run has a log."""
+    return not (node.is_controller or node.log_path.exists() or Path(node.data_dir).exists()) and node.config_path.exists()
+
+
 def _launch(cluster: LocalCluster, nodes: Sequence[LocalNode], *, format_first: bool, joining: bool) -> dict[int, int]:
     request = {
         "cluster_id": cluster.cluster_id,
-        "format": format_first or joining,
         "add_scram": first_credentials(cluster) if format_first else [],
         "nodes": [
             {
@@ -268,6 +272,7 @@ def _launch(cluster: LocalCluster, nodes: Sequence[LocalNode], *, format_first: 
                 "log": str(node.log_path),
                 "voters": cluster.first_voters if format_first and cluster.dynamic else "" if cluster.dynamic else None,
                 "directory_id": node.directory_id,
+                "format": format_first or joining or _is_new(node),
             }
             for node in nodes
         ],

@@ -32,6 +32,8 @@ class Order:
     voters: str | None = None
     """The voters with which its directories are formatted: see `format_node`."""
     directory_id: str | None = None
+    format: bool = False
+    """Whether its directories are formatted before, those that are not."""
 
 
 def main() -> int:
@@ -48,8 +50,8 @@ def main() -> int:
 
     serve.preload()
     try:
-        if request["format"]:
-            for order in orders:
+        for order in orders:
+            if order.format:
                 format_node(order.config, request["cluster_id"], order.voters, order.directory_id, request["add_scram"])
     except (StorageError, ConfigError, FormingError) as error:
         sys.stderr.write(f"{error}\n")

@@ -243,8 +243,8 @@ def counted(cluster: LocalCluster) -> LocalCluster:
 
 def rewrite_files(before: LocalCluster, after: LocalCluster) -> None:
     """Write the configuration files anew, of a cluster that has grown or shrunk: what follows from its nodes changes, unless
-    somebody has changed it by hand; a new node gets what all others were given with `up --config`."""
-    files = {node.id: _read(node) for node in before.nodes}
+    somebody has changed it by hand; a new node, and one without a file, gets what all others were given with `up --config`."""
+    files = {node.id: _read(node) for node in before.nodes if node.config_path.exists()}
     given = _given(before, files)
     for node in after.nodes:
         if node.id not in files:
@@ -263,7 +263,7 @@ def _given(cluster: LocalCluster, files: Mapping[int, Mapping[str, str]]) -> dic
     """The keys and values that every node's file has, and that do not follow from the cluster's nodes."""
     made = {node.id: node_properties(cluster, node, {}) for node in cluster.nodes}
     own = [{it for it in files[node_id].items() if made[node_id].get(it[0]) != it[1]} for node_id in files]
-    return dict(set.intersection(*own))
+    return dict(set.intersection(*own)) if own else {}
 
 
 def _read(node: LocalNode) -> dict[str, str]:
