@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import errno
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -17,7 +18,7 @@ from typing import Any
 import pytest
 
 from kraftlite.local import cluster as local
-from kraftlite.local import process, wipe
+from kraftlite.local import process
 from kraftlite.local.layout import plan, write_files
 from kraftlite.local.state import LocalCluster, LocalError, load, locked, save
 
@@ -106,7 +107,7 @@ def test_what_a_wipe_cannot_remove_is_told_and_can_be_tried_again(cluster: Local
             raise PermissionError(errno.EPERM, os.strerror(errno.EPERM), str(path))
 
     with monkeypatch.context() as patched:
-        patched.setattr(wipe.shutil, "rmtree", stuck)
+        patched.setattr(shutil, "rmtree", stuck)
         with pytest.raises(LocalError, match=r"node-1 cannot be removed: Operation not permitted.*down --wipe"):
             local.down(data_dir, wipe=True)
     local.down(data_dir, wipe=True)
