@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 import signal
 import time
 from collections.abc import Sequence
@@ -78,6 +79,8 @@ def up(
     """
     directory = data_dir_of(data_dir)
     started = time.monotonic()
+    if with_page:
+        _check_page()
     with local_errors():
         cluster = local.up(
             directory,
@@ -88,25 +91,40 @@ def up(
             extra={**_allowing(directory, faults=faults, with_page=with_page), **pairs(config)},
             by=author("cli"),
         )
-        for warning in local.check_config(cluster):
-            click.echo(f"warning: {warning}", err=True)
-        links = _page(directory) if with_page else None
+    try:
+        with local_errors():
+            _tell(cluster, directory, time.monotonic() - started, with_page=with_page, output=output)
+        if not detach:
+            supervise(directory)
+    except KeyboardInterrupt:
+        if detach:
+            raise
+        stop(directory)
+    except BaseException:
+        if not detach:
+            stop(directory)
+        raise
+
+
+def _tell(cluster: state.LocalCluster, directory: Path, took_s: float, *, with_page: bool, output: str) -> None:
+    """Print what has been started, and how to use it; starts the page, if it is asked for, whose links belong to it."""
+    for warning in local.check_config(cluster):
+        click.echo(f"warning: {warning}", err=True)
+    links = _page(directory) if with_page else None
     if output == "json":
         found = {"bootstrap_servers": cluster.bootstrap_servers, "nodes": [node.describe() for node in cluster.nodes]}
         print_json(found if links is None else {**found, "ui": links})
     else:
         print_nodes(cluster)
         click.echo("")
-        click.echo(f"Cluster {cluster.cluster_id} is up after {time.monotonic() - started:.1f} s. To use it:")
+        click.echo(f"Cluster {cluster.cluster_id} is up after {took_s:.1f} s. To use it:")
         click.echo(f"  export {BOOTSTRAP_VARIABLE}={cluster.bootstrap_servers}")
         if directory != state.default_data_dir({}).absolute():
-            click.echo(f"  export {DATA_DIR_VARIABLE}={directory}")
+            click.echo(f"  export {DATA_DIR_VARIABLE}={shlex.quote(str(directory))}")
         if cluster.secure:
             _tell_users(directory)
         if links is not None:
             show_links(links)
-    if not detach:
-        supervise(directory)
 
 
 def _allowing(directory: Path, *, faults: bool, with_page: bool) -> dict[str, str]:
@@ -117,7 +135,7 @@ def _allowing(directory: Path, *, faults: bool, with_page: bool) -> dict[str, st
 
 
 def _tell_users(directory: Path) -> None:
-    click.echo(f"  export {CONFIG_VARIABLE}={command_config(directory)}")
+    click.echo(f"  export {CONFIG_VARIABLE}={shlex.quote(str(command_config(directory)))}")
     click.echo("")
     click.echo("It takes clients with a user's password (SASL_SSL) or certificate (SSL). The files of each kind of client are in")
     for user in FIRST_USERS:
@@ -126,10 +144,13 @@ def _tell_users(directory: Path) -> None:
     click.echo(f"The authority that they trust is {secure_dir(directory) / 'ca.pem'}. More users: kraftlite user add NAME")
 
 
+def _check_page() -> None:
+    if find_spec("starlette") is None or find_spec("uvicorn") is None:
+        raise click.ClickException(NEEDS)
+
+
 def _page(directory: Path) -> dict[str, str]:
     """Start the page beside the nodes; returns its links."""
-    if find_spec("starlette") is None or find_spec("uvicorn") is None:
-        raise click.ClickException(f"the cluster runs; {NEEDS}")
     from kraftlite.ui import beside
 
     return beside.start(directory)
@@ -142,35 +163,36 @@ def _stop_page(directory: Path) -> None:
 
 
 def supervise(directory: Path) -> None:
-    """Say when a node ends or comes back, until Ctrl-C or SIGTERM; then stop the cluster gracefully."""
-
-    def interrupt(number: int, frame: object) -> None:
-        raise KeyboardInterrupt
-
-    for number in (signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, interrupt)
+    """Say when a node ends or comes back, as long as one is there."""
     states: dict[int, str] = {}
-    try:
-        click.echo("Press Ctrl-C to stop it.", err=True)
-        while True:
-            try:
-                cluster = state.load(directory)
-            except state.LocalError:
-                return  # wiped from elsewhere
-            for node in cluster.nodes:
-                found = node.state
-                if states.get(node.id, found) != found:
-                    click.echo(f"node {node.id} is {found}", err=True)
-                states[node.id] = found
-            if all(found == process.STOPPED for found in states.values()):
-                click.echo("every node has ended", err=True)
-                return
-            time.sleep(0.2)
-    except KeyboardInterrupt:
-        click.echo("stopping …", err=True)
-        with local_errors():
+    click.echo("Press Ctrl-C to stop it.", err=True)
+    while True:
+        try:
+            cluster = state.load(directory)
+        except state.LocalError:
+            return  # wiped from elsewhere
+        for node in cluster.nodes:
+            found = node.state
+            if states.get(node.id, found) != found:
+                click.echo(f"node {node.id} is {found}", err=True)
+            states[node.id] = found
+        if all(found == process.STOPPED for found in states.values()):
+            click.echo("every node has ended", err=True)
+            return
+        time.sleep(0.2)
+
+
+def stop(directory: Path) -> None:
+    """Stop the cluster gracefully; interrupted once more, kill what runs still: nobody else would."""
+    click.echo("stopping …", err=True)
+    with local_errors():
+        try:
             _stop_page(directory)
             _report_late(local.down(directory, by=author("cli"), on_wait=_say_waiting))
+        except KeyboardInterrupt:
+            click.echo("killing the nodes …", err=True)
+            local.kill_all(directory)
+            raise
 
 
 def _say_waiting() -> None:

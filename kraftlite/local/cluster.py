@@ -13,7 +13,7 @@ from pathlib import Path
 
 from kraftlite.local import process
 from kraftlite.local.faults import forget_links
-from kraftlite.local.layout import added_to_files, plan, with_metrics_ports, write_files
+from kraftlite.local.layout import added_to_files, plan, refuse_leftovers, refuse_path, with_metrics_ports, write_files
 from kraftlite.local.ledger import PYTHON, Ledger, author
 from kraftlite.local.ready import PATIENCE, READY_TIMEOUT_S, size_of, wait_ready
 from kraftlite.local.secure import create, first_credentials, formatted
@@ -62,6 +62,7 @@ def up(
     given.
     """
     data_dir = data_dir.absolute()
+    refuse_path(data_dir)
     with locked(data_dir / ".up.lock"):
         if (data_dir / STATE_NAME).exists():
             cluster = load(data_dir)
@@ -70,24 +71,7 @@ def up(
             if extra:
                 cluster = _rewrite(cluster, extra)
         else:
-            (data_dir / STARTING_NAME).touch()
-            cluster = plan(
-                data_dir,
-                controllers=controllers if controllers is not None else DEFAULT_CONTROLLERS,
-                brokers=brokers if brokers is not None else (controllers if combined and controllers else DEFAULT_BROKERS),
-                combined=bool(combined),
-                secure=bool(secure),
-            )
-            if cluster.secure:
-                create(cluster)
-            cluster = with_metrics_ports(cluster, extra or {})
-            write_files(cluster, extra or {})
-            try:
-                check_config(cluster)
-            except LocalError:
-                remove_files(data_dir, cluster)
-                raise
-            save(cluster)
+            cluster = _make(data_dir, controllers, brokers, bool(combined), bool(secure), extra or {})
         stopped = [node for node in cluster.nodes if node.state == process.STOPPED]
         try:
             # Directories are formatted once. One that is empty later on has lost something, and its node says so.
@@ -96,13 +80,45 @@ def up(
             started = start(cluster, [node for node in stopped if node not in lost], format_first=first, by=by)
             (data_dir / STARTING_NAME).unlink(missing_ok=True)
             formatted(started)
-        except (LocalError, KeyboardInterrupt):
+        except BaseException:
             current = load(data_dir)
             stop_nodes([current.node(node.id) for node in stopped])
             raise
         for node, directory in lost.items():
             raise LocalError(f"{_lost(node, directory)}. The other nodes run")
         return started
+
+
+def _make(
+    data_dir: Path, controllers: int | None, brokers: int | None, combined: bool, secure: bool, extra: Mapping[str, str]
+) -> LocalCluster:
+    """Write the files of a new cluster. When that fails, or is interrupted, there are none."""
+    starting = data_dir / STARTING_NAME
+    starting.touch()
+    try:
+        cluster = plan(
+            data_dir,
+            controllers=controllers if controllers is not None else DEFAULT_CONTROLLERS,
+            brokers=brokers if brokers is not None else (controllers if combined and controllers else DEFAULT_BROKERS),
+            combined=combined,
+            secure=secure,
+        )
+        refuse_leftovers(cluster)
+    except BaseException:
+        starting.unlink(missing_ok=True)
+        raise
+    try:
+        if cluster.secure:
+            create(cluster)
+        cluster = with_metrics_ports(cluster, extra)
+        write_files(cluster, extra)
+        check_config(cluster)
+        save(cluster)
+    except BaseException:
+        with contextlib.suppress(LocalError, OSError):  # what was in the way is told
+            remove_files(data_dir, cluster)
+        raise
+    return cluster
 
 
 def check_config(cluster: LocalCluster) -> tuple[str, ...]:
@@ -194,7 +210,11 @@ def start(
             for node_id, pid in pids.items()
         }
         current = replace(current, nodes=tuple(started.get(node.id, node) for node in current.nodes))
-        save(current)
+        try:
+            save(current)
+        except BaseException:
+            stop_nodes(list(started.values()))
+            raise
     by = by or author(PYTHON)
     with contextlib.suppress(LocalError):  # a node that does not answer now ends its half when its time is over
         forget_links(data_dir, [node.id for node in nodes], by=by)
@@ -236,10 +256,14 @@ def _lost(node: LocalNode, directory: str) -> str:
     )
 
 
+def _is_new(node: LocalNode) -> bool:
+    """A broker that `add-broker` has written down, and never started, because it was killed. Whatever has run has a log."""
+    return not (node.is_controller or node.log_path.exists() or Path(node.data_dir).exists()) and node.config_path.exists()
+
+
 def _launch(cluster: LocalCluster, nodes: Sequence[LocalNode], *, format_first: bool, joining: bool) -> dict[int, int]:
     request = {
         "cluster_id": cluster.cluster_id,
-        "format": format_first or joining,
         "add_scram": first_credentials(cluster) if format_first else [],
         "nodes": [
             {
@@ -248,6 +272,7 @@ def _launch(cluster: LocalCluster, nodes: Sequence[LocalNode], *, format_first: 
                 "log": str(node.log_path),
                 "voters": cluster.first_voters if format_first and cluster.dynamic else "" if cluster.dynamic else None,
                 "directory_id": node.directory_id,
+                "format": format_first or joining or _is_new(node),
             }
             for node in nodes
         ],
@@ -422,9 +447,16 @@ def down(
     return late
 
 
+def kill_all(data_dir: Path) -> None:
+    """Kill all nodes, for somebody who does not wait for `down`."""
+    _kill(load(data_dir).nodes)
+    _forget_stopped(data_dir)
+
+
 def _forget_stopped(data_dir: Path) -> None:
-    """Nodes that have no process have no id of one. A node that somebody has started again meanwhile keeps its own."""
-    with locked(data_dir / ".cluster.lock"):
+    """Nodes that have no process have no id of one. A node that somebody has started again meanwhile keeps its own. A file that
+    cannot be written does not matter: the ids of processes that have ended are known as such."""
+    with contextlib.suppress(LocalError), locked(data_dir / ".cluster.lock"):
         now = load(data_dir)
         gone = {node.id for node in now.nodes if node.state == process.STOPPED}
         save(replace(now, nodes=tuple(replace(it, pid=None, mark=None) if it.id in gone else it for it in now.nodes)))

@@ -44,6 +44,7 @@ from kraftlite.model.acls import (
     ResourceType,
 )
 from kraftlite.model.cordoned import CORDONED_DIRS
+from kraftlite.model.errors import ErrorCode
 from kraftlite.model.ids import VoterEndpoint, uuid_from_str
 from kraftlite.model.messages.choices import AlterConfigOp, ConfigResourceType
 from kraftlite.obs.faults import Author
@@ -99,12 +100,14 @@ def _joined(cluster: LocalCluster, role: str, controllers: ClusterClient, by: Au
         _take(cluster, after)
         check_config(after)
         started = start(after, [node], joining=True, by=by)
-    except LocalError:
+    except BaseException:  # an interruption, too: nobody else would take back what is half there
         current = load(Path(cluster.data_dir))
         stop_nodes([it for it in current.nodes if it.id == node.id])
-        if node.is_broker:
-            controllers.call(UNREGISTER_BROKER, 0, {"broker_id": node.id})  # it may not have come to register: either will do
-        _forget(after, node, controllers)
+        with contextlib.suppress(ClientError):  # what was in the way of the node is told
+            if node.is_broker:
+                controllers.call(UNREGISTER_BROKER, 0, {"broker_id": node.id})  # it may not have come to register: either will do
+        with contextlib.suppress(ClientError):
+            _forget(after, node, controllers)
         raise
     return started.node(node.id)
 
@@ -193,8 +196,17 @@ def remove_broker(
                         f"broker {node_id} got replicas while it stopped, of {named(late)}: start it with kraftlite restart "
                         f"{node_id}, and remove it again"
                     )
-            check(controllers.call(UNREGISTER_BROKER, 0, {"broker_id": node_id}))
+            _unregister(controllers, node_id)
             _forget(cluster, node, controllers)
+
+
+def _unregister(controllers: ClusterClient, node_id: int) -> None:
+    """Make the cluster forget a broker; one that has never come to register is forgotten."""
+    try:
+        check(controllers.call(UNREGISTER_BROKER, 0, {"broker_id": node_id}))
+    except RequestRefused as error:
+        if error.code is not ErrorCode.BROKER_ID_NOT_REGISTERED:
+            raise
 
 
 def _check_reachable(client: ClusterClient, node: LocalNode, runs: bool) -> None:
@@ -289,11 +301,11 @@ def _controllers(cluster: LocalCluster) -> ClusterClient:
 
 def _take(before: LocalCluster, after: LocalCluster) -> None:
     """The cluster is `after` from now on: its description, and the files of its nodes and users."""
+    rewrite_files(before, after)  # first: a node that is described has its file, whatever happens here
     with locked(Path(after.data_dir) / ".cluster.lock"):
         now = {node.id: node for node in load(Path(after.data_dir)).nodes}
         kept = tuple(replace(it, pid=now[it.id].pid, mark=now[it.id].mark) if it.id in now else it for it in after.nodes)
         save(replace(after, nodes=kept))
-    rewrite_files(before, after)
     if after.secure:
         rewrite_client_files(after)
 

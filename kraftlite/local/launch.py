@@ -8,11 +8,15 @@ one import instead of six, which on a small machine is most of their start-up ti
 from __future__ import annotations
 
 import contextlib
+import errno
 import gc
 import json
 import os
+import select
+import signal
 import sys
 import traceback
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -28,6 +32,8 @@ class Order:
     voters: str | None = None
     """The voters with which its directories are formatted: see `format_node`."""
     directory_id: str | None = None
+    format: bool = False
+    """Whether its directories are formatted before, those that are not."""
 
 
 def main() -> int:
@@ -44,8 +50,8 @@ def main() -> int:
 
     serve.preload()
     try:
-        if request["format"]:
-            for order in orders:
+        for order in orders:
+            if order.format:
                 format_node(order.config, request["cluster_id"], order.voters, order.directory_id, request["add_scram"])
     except (StorageError, ConfigError, FormingError) as error:
         sys.stderr.write(f"{error}\n")
@@ -55,22 +61,47 @@ def main() -> int:
         return 1
     gc.collect()
     gc.freeze()
-    pids = {}
-    for order in orders:
-        pids[order.id] = _fork(order, serve.run)
-    sys.stdout.write(json.dumps({"pids": pids}) + "\n")
-    sys.stdout.flush()
+    return _start(orders, serve.run)
+
+
+def _start(orders: Sequence[Order], run: Any) -> int:
+    """Start all nodes and tell their pids, or none: a process whose pid nobody knows could not be stopped."""
+    pids: dict[int, int] = {}
+    try:
+        if _is_deserted():
+            raise BrokenPipeError(errno.EPIPE, "the command that started them has ended")
+        for order in orders:
+            pids[order.id] = _fork(order, run)
+        os.write(1, json.dumps({"pids": pids}).encode() + b"\n")
+    except OSError as error:
+        for pid in pids.values():
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        with contextlib.suppress(OSError):
+            sys.stderr.write(f"{error.strerror or error}\n")
+            sys.stderr.flush()
+        return 1
     return 0
 
 
+def _is_deserted() -> bool:
+    """Nobody will read the pids."""
+    poll = select.poll()
+    poll.register(1, 0)
+    return any(found & (select.POLLERR | select.POLLHUP) for _, found in poll.poll(0))
+
+
 def _fork(order: Order, run: Any) -> int:
-    """Fork twice, so that init reaps the node; returns the node's pid."""
+    """Fork twice, so that init reaps the node; returns the node's pid. Raises OSError when the system has no process for it."""
     reading, writing = os.pipe()
     middle = os.fork()
     if middle == 0:
         os.close(reading)
         os.setsid()
-        pid = os.fork()
+        try:
+            pid = os.fork()
+        except OSError:
+            os._exit(1)
         if pid:
             os.write(writing, str(pid).encode())
             os._exit(0)
@@ -78,9 +109,11 @@ def _fork(order: Order, run: Any) -> int:
         _become(order, run)
     os.close(writing)
     with os.fdopen(reading) as answer:
-        pid = int(answer.read())
+        text = answer.read()
     os.waitpid(middle, 0)
-    return pid
+    if not text:
+        raise OSError(errno.EAGAIN, "no process can be made for a node: the limit of processes or of memory is reached")
+    return int(text)
 
 
 def _become(order: Order, run: Any) -> None:

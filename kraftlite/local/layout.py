@@ -13,7 +13,7 @@ from kraftlite.host.files import read_bounded
 from kraftlite.local.ledger import LEDGER_NAME
 from kraftlite.local.ports import HOST, reserve
 from kraftlite.local.secure import SASL_LISTENER, TLS_LISTENER, node_security
-from kraftlite.local.state import LocalCluster, LocalError, LocalNode
+from kraftlite.local.state import STATE_NAME, LocalCluster, LocalError, LocalNode
 from kraftlite.model.ids import random_uuid, uuid_to_str
 from kraftlite.model.limits import MIB
 
@@ -154,6 +154,24 @@ def _port(address: str) -> int:
     return int(address.rpartition(":")[2])
 
 
+def refuse_path(data_dir: Path) -> None:
+    """Raises LocalError for a directory that the nodes' files cannot name: `log.dirs` has commas between its directories."""
+    if "," in str(data_dir):
+        raise LocalError(f"{data_dir} cannot be the directory of a cluster: its path has a comma, which separates log.dirs")
+
+
+def refuse_leftovers(cluster: LocalCluster) -> None:
+    """Raises LocalError when a new cluster would get the directories of another one, whose description is gone: its records are
+    nobody's to remove. What an interrupted `up` has written is in nobody's way."""
+    for node in cluster.nodes:
+        directory = Path(node.directory)
+        if directory.exists() and set(directory.iterdir()) - {node.config_path}:
+            raise LocalError(
+                f"{directory} is there already, and {Path(cluster.data_dir) / STATE_NAME}, which describes the cluster that it "
+                "belongs to, is not: bring that file back, move the directory away, or use another --data-dir"
+            )
+
+
 def write_files(cluster: LocalCluster, extra: Mapping[str, str]) -> None:
     """Directories and configuration files of all nodes."""
     for node in cluster.nodes:
@@ -225,8 +243,8 @@ def counted(cluster: LocalCluster) -> LocalCluster:
 
 def rewrite_files(before: LocalCluster, after: LocalCluster) -> None:
     """Write the configuration files anew, of a cluster that has grown or shrunk: what follows from its nodes changes, unless
-    somebody has changed it by hand; a new node gets what all others were given with `up --config`."""
-    files = {node.id: _read(node) for node in before.nodes}
+    somebody has changed it by hand; a new node, and one without a file, gets what all others were given with `up --config`."""
+    files = {node.id: _read(node) for node in before.nodes if node.config_path.exists()}
     given = _given(before, files)
     for node in after.nodes:
         if node.id not in files:
@@ -245,7 +263,7 @@ def _given(cluster: LocalCluster, files: Mapping[int, Mapping[str, str]]) -> dic
     """The keys and values that every node's file has, and that do not follow from the cluster's nodes."""
     made = {node.id: node_properties(cluster, node, {}) for node in cluster.nodes}
     own = [{it for it in files[node_id].items() if made[node_id].get(it[0]) != it[1]} for node_id in files]
-    return dict(set.intersection(*own))
+    return dict(set.intersection(*own)) if own else {}
 
 
 def _read(node: LocalNode) -> dict[str, str]:

@@ -23,7 +23,8 @@ PAGE_NAME, PAGE_LOG = "ui.json", "ui.log"
 """The process of the page beside the cluster (`kraftlite up --ui`), and what it says when something is wrong."""
 TARGETS_NAME = "prometheus-targets.json"
 """The metrics pages of the nodes, as `file_sd_configs` of Prometheus reads them; there while the nodes have pages."""
-OWN_FILES = (STATE_NAME, TARGETS_NAME, PAGE_NAME, PAGE_LOG)
+TEMPORARY = ".json.tmp"
+OWN_FILES = (STATE_NAME, TARGETS_NAME, PAGE_NAME, PAGE_LOG, *(Path(it).stem + TEMPORARY for it in (STATE_NAME, TARGETS_NAME)))
 DATA_DIR_VARIABLE = "KRAFTLITE_DATA_DIR"
 BOOTSTRAP_VARIABLE = "KRAFTLITE_BOOTSTRAP_SERVER"
 
@@ -274,7 +275,8 @@ def _is_directory_id(value: str | None) -> bool:
 
 
 def save(cluster: LocalCluster) -> None:
-    """Write the description, and who asks for metrics where, from it."""
+    """Write the description, and who asks for metrics where, from it. Raises LocalError when it cannot be written, and is as it
+    was."""
     _replace(Path(cluster.data_dir) / STATE_NAME, asdict(cluster))
     targets = Path(cluster.data_dir) / TARGETS_NAME
     if groups := _targets(cluster):
@@ -284,9 +286,14 @@ def save(cluster: LocalCluster) -> None:
 
 
 def _replace(path: Path, value: Any) -> None:
-    temporary = path.with_suffix(".json.tmp")
-    temporary.write_text(json.dumps(value, indent=2) + "\n")
-    temporary.replace(path)
+    temporary = path.with_suffix(TEMPORARY)
+    try:
+        temporary.write_text(json.dumps(value, indent=2) + "\n")
+        temporary.replace(path)
+    except OSError as error:
+        with contextlib.suppress(OSError):
+            temporary.unlink(missing_ok=True)
+        raise LocalError(f"{path} cannot be written: {error.strerror or error}") from None
 
 
 def _targets(cluster: LocalCluster) -> list[dict[str, Any]]:
@@ -315,8 +322,12 @@ def _targets(cluster: LocalCluster) -> list[dict[str, Any]]:
 @contextlib.contextmanager
 def locked(path: Path) -> Iterator[None]:
     """An exclusive lock on a file, created if need be with its directory, for as long as the block runs."""
-    with contextlib.suppress(OSError):  # which opening the file says better
+    try:
         path.parent.mkdir(parents=True, exist_ok=True)
+    except (FileExistsError, NotADirectoryError):
+        pass  # which opening the file says better
+    except OSError as error:
+        raise _unusable(path.parent, error) from None
     fd = _lock(path, lambda fd: fcntl.flock(fd, fcntl.LOCK_EX))
     try:
         yield
@@ -359,7 +370,7 @@ def _lock(path: Path, wait: Callable[[int], None]) -> int:
         try:
             fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         except OSError as error:
-            raise LocalError(f"{path.parent} cannot be used as the directory of a cluster: {error.strerror or error}") from None
+            raise _unusable(path.parent, error) from None
         try:
             wait(fd)
             with contextlib.suppress(FileNotFoundError):
@@ -369,6 +380,10 @@ def _lock(path: Path, wait: Callable[[int], None]) -> int:
             os.close(fd)
             raise
         os.close(fd)
+
+
+def _unusable(directory: Path, error: OSError) -> LocalError:
+    return LocalError(f"{directory} cannot be used as the directory of a cluster: {error.strerror or error}")
 
 
 def update_node(data_dir: Path, node_id: int, **changes: Any) -> LocalCluster:

@@ -12,7 +12,7 @@ from typing import Final
 
 from kraftlite.local.ledger import LEDGER_NAME
 from kraftlite.local.secure import secure_dir
-from kraftlite.local.state import OWN_FILES, STARTING_NAME, LocalCluster
+from kraftlite.local.state import OWN_FILES, STARTING_NAME, LocalCluster, LocalError
 from kraftlite.log.checkpoints import PARTITION_METADATA
 
 _AT_ONCE: Final = 16
@@ -22,20 +22,33 @@ _FILES: Final = (*OWN_FILES, LEDGER_NAME, f"{LEDGER_NAME}.1", ".cluster.lock", "
 def remove_files(data_dir: Path, cluster: LocalCluster) -> None:
     """Remove what `up` and the nodes wrote, and the directory itself when nothing else is in it.
 
+    Raises LocalError naming what cannot be removed; the description of the cluster is there still, so that it may be tried again.
     The directories of partitions go many at a time: a file system waits for milliseconds when one goes, and a broker may have
     fifty thousand.
     """
     parts = [it for node in cluster.nodes for it in _parts(node.directory)]
     with ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="wipe") as threads:
         deque(threads.map(_remove_part, parts), maxlen=0)
-    for node in cluster.nodes:
-        shutil.rmtree(node.directory, ignore_errors=True)
-    if cluster.secure:
-        shutil.rmtree(secure_dir(data_dir), ignore_errors=True)
+    for directory in [*(Path(node.directory) for node in cluster.nodes), *([secure_dir(data_dir)] if cluster.secure else [])]:
+        _remove_tree(directory)
     for name in _FILES:
         (data_dir / name).unlink(missing_ok=True)
     with contextlib.suppress(OSError):
         data_dir.rmdir()
+
+
+def _remove_tree(directory: Path) -> None:
+    shutil.rmtree(directory, ignore_errors=True)
+    if os.path.lexists(directory):
+        try:
+            shutil.rmtree(directory)  # which says what is in the way
+        except FileNotFoundError:
+            return
+        except OSError as error:
+            raise LocalError(
+                f"{error.filename or directory} cannot be removed: {error.strerror or error}. The cluster is not wiped as a "
+                "whole; to go on with it: kraftlite down --wipe"
+            ) from None
 
 
 def _remove_part(path: str) -> None:

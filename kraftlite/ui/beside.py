@@ -61,8 +61,13 @@ def start(data_dir: Path) -> dict[str, str]:
             env=process.own_environment(),
         )
     assert child.stdout is not None
-    ready, _, _ = select.select([child.stdout], [], [], START_S)
-    line = child.stdout.readline(_MAX_BYTES) if ready else b""
+    try:
+        ready, _, _ = select.select([child.stdout], [], [], START_S)
+        line = child.stdout.readline(_MAX_BYTES) if ready else b""
+    except BaseException:  # an interruption, before anybody could find the process
+        child.kill()
+        child.wait()
+        raise
     child.stdout.close()
     try:
         links = {name: str(link) for name, link in json.loads(line).items()}

@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 from tests.harness.local import PATIENCE_S, wait_for
@@ -82,3 +83,54 @@ def test_an_up_and_a_down_at_once_leave_all_nodes_or_none(tmp_path: Path) -> Non
         if up is not None and up.poll() is None:
             up.kill()
         run("down", "--wipe", "--data-dir", place)
+
+
+def test_the_nodes_of_an_up_that_was_killed_do_not_run_unknown(tmp_path: Path) -> None:
+    """Its launcher goes on without it, and finds that nobody would learn of the nodes: `up` could not start them again, and
+    `down` not stop them."""
+    place = tmp_path / "cluster"
+    up = subprocess.Popen(command("up", "--detach", "--controllers", 1, "--brokers", 1, "--data-dir", place))
+    try:
+        wait_for("the launcher runs", lambda: bool(processes_in(place)))
+        up.kill()
+        up.wait()
+        wait_for("the launcher has ended", lambda: not processes_in(place))
+        again = run("up", "--detach", "--data-dir", place, "--json")
+        assert again.returncode == 0, again.stderr
+    finally:
+        run("down", "--wipe", "--data-dir", place)
+    assert processes_in(place) == []
+    assert not place.exists()
+
+
+def test_an_up_in_the_foreground_outlives_its_terminal_if_asked_to_and_is_stopped_at_once_by_a_second_signal(
+    tmp_path: Path,
+) -> None:
+    place = tmp_path / "cluster"
+    up = subprocess.Popen(
+        ["nohup", *command("up", "--controllers", 1, "--brokers", 1, "--data-dir", place)],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        assert up.stderr is not None
+        while "Press Ctrl-C" not in (line := up.stderr.readline()):
+            assert line, "it ended"
+        up.send_signal(signal.SIGHUP)
+        time.sleep(1)
+        assert up.poll() is None
+        # The broker does not end before it is killed: the controller that has to let it go stands still, and is not asked yet.
+        assert run("pause", 1, "--data-dir", place).returncode == 0
+        up.send_signal(signal.SIGTERM)
+        log = place / "node-2" / "node.log"
+        wait_for("the broker is told", lambda: '"event":"node.stopping"' in log.read_text())
+        up.send_signal(signal.SIGTERM)
+        _, said = up.communicate(timeout=PATIENCE_S)
+        assert (up.returncode, "killing the nodes …" in said) == (143, True)
+        assert processes_in(place) == []
+    finally:
+        if up.poll() is None:
+            up.kill()
+        run("down", "--wipe", "--data-dir", place)
+    assert not place.exists()

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from kraftlite.client.errors import ClientError
 from kraftlite.config.properties import parse_properties
 from kraftlite.config.server import load as load_config
 from kraftlite.local import cluster as local
@@ -174,3 +175,43 @@ def test_a_directory_id_that_is_none_is_refused(tmp_path: Path, value: object) -
     path.write_text(json.dumps(raw))
     with pytest.raises(LocalError, match="directory_id"):
         load(Path(made.data_dir))
+
+
+class Nobody:
+    """Controllers that cannot be asked."""
+
+    def call(self, *_: object) -> None:
+        raise ClientError("nobody answers")
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, LocalError("it ended")])
+def test_a_node_that_does_not_come_to_start_leaves_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: BaseException | type[BaseException]
+) -> None:
+    made = planned(tmp_path)
+    before = {node.id: values(made, node.id) for node in made.nodes}
+
+    def start(after: LocalCluster, *_: object, **__: object) -> None:
+        assert len(load(tmp_path / "cluster").nodes) == 6
+        raise error
+
+    monkeypatch.setattr(growth, "start", start)
+    with pytest.raises(BaseException) as raised:
+        growth._joined(made, "broker", Nobody(), None)  # type: ignore[arg-type]
+    assert raised.value is error or type(raised.value) is error
+    assert load(tmp_path / "cluster") == made
+    assert not (tmp_path / "cluster" / "node-6").exists()
+    assert {node.id: values(made, node.id) for node in made.nodes} == before
+
+
+def test_a_broker_whose_command_was_killed_is_formatted_by_the_next_up_and_in_no_command_s_way(tmp_path: Path) -> None:
+    made = planned(tmp_path)
+    after, node = grown(made, "broker")
+    save(after)  # and it was killed: as earlier versions wrote it, there is no file of the node
+    further, other = grown(after, "broker")
+    rewrite_files(after, further)
+    assert values(further, node.id)["num.partitions"] == values(further, other.id)["num.partitions"] == "7"
+    assert local._is_new(node)
+    assert not local._is_new(after.nodes[0]), "a controller, which the quorum knows by its directory"
+    node.log_path.touch()
+    assert not local._is_new(node), "it ran, and has lost its disk"
