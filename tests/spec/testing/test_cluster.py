@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import gc
 import logging
+import os
 import socket
 import sys
 import tempfile
@@ -448,3 +449,38 @@ def test_a_starved_process_fences_nobody() -> None:
         c.wait_for(topic="orders", hw=1)
         after = [(c.partition("orders", it), c.controller()) for it in range(3)]
         assert [(it.leader_epoch, it.isr, who) for it, who in after] == [(it.leader_epoch, it.isr, who) for it, who in before]
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork")
+def test_a_forked_process_keeps_no_broker_alive() -> None:
+    """A worker of `multiprocessing` has copies of all sockets: a broker that dies would not be missed, and its port not free."""
+    with SyncCluster(controllers=1, brokers=2) as cluster:
+        first, second = cluster.brokers
+        address = cluster.nodes[first].kafka
+        with connect(address) as open_before, connect(cluster.nodes[second].kafka):
+            time.sleep(0.2)  # until both are accepted
+            cluster.pause(second)  # its sockets are with nobody who polls them
+            ends, begins = os.pipe()
+            child = os.fork()
+            if child == 0:
+                try:
+                    os.close(begins)
+                    os.read(ends, 1)  # until the test is over
+                finally:
+                    os._exit(0)
+            os.close(ends)
+            try:
+                cluster.resume(second)
+                for node_id in (first, second):
+                    cluster.kill(node_id)
+                open_before.settimeout(5)
+                with contextlib.suppress(ConnectionResetError):
+                    assert open_before.recv(1) == b""
+                for node_id in (first, second):
+                    with pytest.raises(ConnectionRefusedError):
+                        connect(cluster.nodes[node_id].kafka)
+                cluster.restart(first, second)
+                cluster.wait_for(brokers=cluster.brokers)
+            finally:
+                os.close(begins)
+                os.waitpid(child, 0)
