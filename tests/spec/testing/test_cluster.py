@@ -451,6 +451,21 @@ def test_a_starved_process_fences_nobody() -> None:
         assert [(it.leader_epoch, it.isr, who) for it, who in after] == [(it.leader_epoch, it.isr, who) for it, who in before]
 
 
+def test_a_cluster_that_runs_outlives_a_second_start() -> None:
+    """`with kafka_cluster:` in a test would end the cluster of the whole session."""
+    with SyncCluster(controllers=1, brokers=1) as cluster:
+        with pytest.raises(ClusterError, match="the cluster runs already"), cluster:
+            pass
+        assert cluster.controller() == 1
+
+
+async def test_a_second_start_with_asyncio_ends_nothing_either() -> None:
+    async with Cluster(controllers=1, brokers=1) as cluster:
+        with pytest.raises(ClusterError, match="the cluster runs already"):
+            await cluster.start()
+        assert cluster.controller() == 1
+
+
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork")
 def test_a_forked_process_keeps_no_broker_alive() -> None:
     """A worker of `multiprocessing` has copies of all sockets: a broker that dies would not be missed, and its port not free."""
