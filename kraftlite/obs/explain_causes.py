@@ -294,7 +294,7 @@ def tell_start(telling: Telling, history: History, node: int, ms: int) -> Step |
 def tell_return(telling: Telling, history: History, broker: int, ms: int) -> Step | None:
     """Tell why a broker was unfenced at `ms`: its process has started, or one that was fenced is heard of again."""
     start = history.start_before(broker, ms)
-    last = next((record for record in reversed(history.fencings(broker)) if record.ms <= ms), None)
+    last = history.fenced_before(broker, ms)
     if last is None or start is None or start.ms > last.ms:
         return tell_start(telling, history, broker, ms)
     step = telling.note(last, f"broker {broker} had been fenced")

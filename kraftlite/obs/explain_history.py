@@ -110,7 +110,8 @@ class History:
                 self._places.setdefault((node, event.event), []).append(position)
         self._siblings: dict[int, list[Recorded]] = {}
         self._registrations: dict[int, list[Recorded]] = {}
-        self._fencings: dict[int, list[Recorded]] = {}
+        self._fencings: dict[tuple[int, bool], list[Recorded]] = {}
+        self._controllers: Container[int] | None = None
         for _, record in sorted(self.records.items()):
             if record.get("first_offset") is not None:
                 self._siblings.setdefault(int(record.get("first_offset")), []).append(record)
@@ -204,8 +205,10 @@ class History:
 
     def controllers(self) -> Container[int]:
         """The nodes that say that they are controllers; all, when none has said what it is."""
-        starts = (event for found in self._starts.values() for event in found)
-        return {it.node for it in starts if "controller" in str(it.get("roles"))} or set(self.nodes())
+        if self._controllers is None:
+            starts = (event for found in self._starts.values() for event in found)
+            self._controllers = {it.node for it in starts if "controller" in str(it.get("roles"))} or set(self.nodes())
+        return self._controllers
 
     def named(self, *names: str, node: int | None = None, since_ms: int = 0, until_ms: int | None = None) -> Iterator[Recorded]:
         """Events of these names by time; `until_ms` inclusive."""
@@ -280,12 +283,25 @@ class History:
                 return found
         return None
 
-    def fencings(self, broker: int) -> list[Recorded]:
-        """Those of its records that fenced it, by offset."""
-        if broker not in self._fencings:
+    def fencings(self, broker: int, *, fenced: bool) -> list[Recorded]:
+        """Those of its records that fenced it, or unfenced it, by time."""
+        key = (broker, fenced)
+        if key not in self._fencings:
             changes = (it for it in self.registrations(broker) if it.get("record") == "BrokerRegistrationChange")
-            self._fencings[broker] = [it for it in changes if it.detail.get("fenced") is True]
-        return self._fencings[broker]
+            self._fencings[key] = sorted((it for it in changes if it.detail.get("fenced") is fenced), key=_ms_of)
+        return self._fencings[key]
+
+    def unfencing(self, broker: int, broker_epoch: object, since_ms: int) -> Recorded | None:
+        """The first record from `since_ms` on that unfenced this incarnation of it."""
+        found = self.fencings(broker, fenced=False)
+        later = (found[at] for at in range(bisect_left(found, since_ms, key=_ms_of), len(found)))
+        return next((it for it in later if it.detail.get("broker_epoch") == broker_epoch), None)
+
+    def fenced_before(self, broker: int, ms: int) -> Recorded | None:
+        """The last record at or before `ms` that fenced it."""
+        found = self.fencings(broker, fenced=True)
+        position = bisect_right(found, ms, key=_ms_of)
+        return found[position - 1] if position else None
 
     def registrations(self, broker: int) -> list[Recorded]:
         """The records of a broker: registrations and their changes, by offset."""

@@ -8,6 +8,7 @@ import gc
 import logging
 import os
 import socket
+import struct
 import sys
 import tempfile
 import threading
@@ -472,8 +473,10 @@ def test_a_forked_process_keeps_no_broker_alive() -> None:
     with SyncCluster(controllers=1, brokers=2) as cluster:
         first, second = cluster.brokers
         address = cluster.nodes[first].kafka
-        with connect(address) as open_before, connect(cluster.nodes[second].kafka):
-            time.sleep(0.2)  # until both are accepted
+        with connect(address) as open_before:
+            open_before.sendall(struct.pack(">ihhih", 10, 18, 0, 1, -1))  # ApiVersions: it is served when it answers
+            (size,) = struct.unpack(">i", open_before.recv(4, socket.MSG_WAITALL))
+            assert len(open_before.recv(size, socket.MSG_WAITALL)) == size
             cluster.pause(second)  # its sockets are with nobody who polls them
             ends, begins = os.pipe()
             child = os.fork()

@@ -12,7 +12,7 @@ from kraftlite.obs.explain import History, Recorded, Subject, explain
 from kraftlite.ui.timeline import lanes_of
 
 _RECORD = "controller.record_appended"
-_ROUNDS = 2_000
+_ROUNDS = 1_500
 _LIMIT_S = 4.0
 """Of processor time."""
 
