@@ -6,9 +6,7 @@ import asyncio
 import contextlib
 import gc
 import logging
-import os
 import socket
-import struct
 import sys
 import tempfile
 import threading
@@ -450,55 +448,3 @@ def test_a_starved_process_fences_nobody() -> None:
         c.wait_for(topic="orders", hw=1)
         after = [(c.partition("orders", it), c.controller()) for it in range(3)]
         assert [(it.leader_epoch, it.isr, who) for it, who in after] == [(it.leader_epoch, it.isr, who) for it, who in before]
-
-
-def test_a_cluster_that_runs_outlives_a_second_start() -> None:
-    """`with kafka_cluster:` in a test would end the cluster of the whole session."""
-    with SyncCluster(controllers=1, brokers=1) as cluster:
-        with pytest.raises(ClusterError, match="the cluster runs already"), cluster:
-            pass
-        assert cluster.controller() == 1
-
-
-async def test_a_second_start_with_asyncio_ends_nothing_either() -> None:
-    async with Cluster(controllers=1, brokers=1) as cluster:
-        with pytest.raises(ClusterError, match="the cluster runs already"):
-            await cluster.start()
-        assert cluster.controller() == 1
-
-
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork")
-def test_a_forked_process_keeps_no_broker_alive() -> None:
-    """A worker of `multiprocessing` has copies of all sockets: a broker that dies would not be missed, and its port not free."""
-    with SyncCluster(controllers=1, brokers=2) as cluster:
-        first, second = cluster.brokers
-        address = cluster.nodes[first].kafka
-        with connect(address) as open_before:
-            open_before.sendall(struct.pack(">ihhih", 10, 18, 0, 1, -1))  # ApiVersions: it is served when it answers
-            (size,) = struct.unpack(">i", open_before.recv(4, socket.MSG_WAITALL))
-            assert len(open_before.recv(size, socket.MSG_WAITALL)) == size
-            cluster.pause(second)  # its sockets are with nobody who polls them
-            ends, begins = os.pipe()
-            child = os.fork()
-            if child == 0:
-                try:
-                    os.close(begins)
-                    os.read(ends, 1)  # until the test is over
-                finally:
-                    os._exit(0)
-            os.close(ends)
-            try:
-                cluster.resume(second)
-                for node_id in (first, second):
-                    cluster.kill(node_id)
-                open_before.settimeout(5)
-                with contextlib.suppress(ConnectionResetError):
-                    assert open_before.recv(1) == b""
-                for node_id in (first, second):
-                    with pytest.raises(ConnectionRefusedError):
-                        connect(cluster.nodes[node_id].kafka)
-                cluster.restart(first, second)
-                cluster.wait_for(brokers=cluster.brokers)
-            finally:
-                os.close(begins)
-                os.waitpid(child, 0)
