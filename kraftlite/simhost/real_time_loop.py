@@ -127,7 +127,9 @@ class RealTimeLoop(asyncio.SelectorEventLoop):
         """In a child process that was forked: give up its copies of all sockets, by which they would stay open when this
         process closes them. The numbers stay taken, so that nobody closes what comes under them later. Nothing is told to the
         selector, which both processes share."""
-        known = self._selector.get_map() or {}  # None: the loop is closed
+        if self.is_closed():
+            return
+        known = self._selector.get_map()
         held = {key.fd for key in (*known.values(), *(it for parked in self._parked.values() for it in parked))}
         transports: dict[int, asyncio.BaseTransport] = dict(self._transports)  # type: ignore[attr-defined]
         held |= {fd for fd, it in transports.items() if it.get_extra_info("socket").fileno() == fd}  # nobody reads it now
