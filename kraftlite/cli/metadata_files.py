@@ -52,6 +52,8 @@ def opened(given: Sequence[Path]) -> MetadataAt:
     from kraftlite.postmortem.replay import MetadataAt
 
     found = find(given)
+    if len(found) == 1:  # to look how far it goes would read all of it
+        return MetadataAt(found[0])
     ends = {log.name: last_record(log) for log in found}
     found.sort(key=lambda log: ends[log.name], reverse=True)
     metadata = MetadataAt(found[0])

@@ -71,8 +71,8 @@ def leader_lost(history: History, change: Change) -> tuple[int, bool]:
         return last_alive_ms(history, leader, loss_ms(record), change.ms), True
     start = history.start_before(leader, change.ms)
     if record.operation == "register_broker" and start is not None and start.ms >= change.ms - RECENT_MS:
-        before = [event.ms for event in history.by_node[leader] if event.ms < start.ms]
-        return max(before, default=change.ms), bool(before)
+        before = history.before(leader, start.ms)
+        return change.ms if before is None else before.ms, before is not None
     return change.ms, False
 
 
@@ -80,7 +80,7 @@ def last_alive_ms(history: History, node: int, from_ms: int, until_ms: int) -> i
     """Return when the broker whose last heartbeat came at `from_ms` is known to have served partitions last: what it recorded
     of them since then counts, too, and so does the time at which the ledger says that its process was to end or to stand still.
     Not for one that ran on, cut off from the controller."""
-    own = [event for event in history.by_node.get(node, ()) if from_ms <= event.ms <= until_ms]
+    own = history.own(node, from_ms, until_ms)
     if any(event.event == "broker.heartbeat_failed" for event in own):
         return from_ms
     served_ms = max((event.ms for event in own if event.event.startswith("partition.")), default=from_ms)
@@ -174,13 +174,11 @@ def why_silent(telling: Telling, history: History, node: int, from_ms: int, unti
     failed = history.first("broker.heartbeat_failed", node=node, since_ms=from_ms, until_ms=until_ms)
     if failed is not None:
         return f"it ran, but could not reach the controller ({failed.get('reason')})"
-    own = [event for event in history.by_node.get(node, ()) if event.ms > from_ms]
     if restart is not None:
-        before = [event for event in own if event.ms < restart.ms]
-        if any(event.event == "node.stopped" for event in before):
+        if history.first("node.stopped", node=node, since_ms=from_ms + 1, until_ms=restart.ms - 1) is not None:
             return f"it was stopped, and started again at {clock.short(restart.ms)}"
         return f"it ended without a word, killed or crashed, and was started again at {clock.short(restart.ms)}"
-    later = next((event for event in own if event.ms > until_ms), None)
+    later = history.after(node, max(from_ms, until_ms))
     if later is not None:
         return f"it was paused or cut off, and went on at {clock.short(later.ms)}"
     return "nothing more is recorded of it: killed, crashed, paused or cut off"
@@ -283,29 +281,22 @@ def tell_start(telling: Telling, history: History, node: int, ms: int) -> Step |
     start = history.start_before(node, ms)
     if start is None or start.ms < ms - RECENT_MS:
         return None
-    own = history.by_node[node]
-    earlier = [event for event in own if event.ms < start.ms]
-    ended = earlier[-1] if earlier else None
+    ended = history.before(node, start.ms)
     step = None
     if ended is not None and ended.event != "node.stopped":
         done = history.fault_on(node, ended.ms, start.ms)
         how = "it was killed or crashed" if done is None else _in_words(done, node, telling.clock)
         step = telling.note(ended, f"the last that node {node} recorded before: {how} ({ended.event})")
     brief = f"node {node} started at {telling.clock.short(start.ms)}"
-    return telling.note(start, f"node {node} starts" + (" again" if earlier else ""), because=step, brief=brief)
+    return telling.note(start, f"node {node} starts" + ("" if ended is None else " again"), because=step, brief=brief)
 
 
 def tell_return(telling: Telling, history: History, broker: int, ms: int) -> Step | None:
     """Tell why a broker was unfenced at `ms`: its process has started, or one that was fenced is heard of again."""
     start = history.start_before(broker, ms)
-    fenced = [
-        record
-        for record in history.registrations(broker)
-        if record.ms <= ms and record.get("record") == "BrokerRegistrationChange" and record.detail.get("fenced") is True
-    ]
-    if not fenced or start is None or start.ms > fenced[-1].ms:
+    last = history.fenced_before(broker, ms)
+    if last is None or start is None or start.ms > last.ms:
         return tell_start(telling, history, broker, ms)
-    last = fenced[-1]
     step = telling.note(last, f"broker {broker} had been fenced")
     brief = f"broker {broker} was heard of again"
     return telling.add(ms, broker, f"broker {broker}, the same process, sends heartbeats again", because=step, brief=brief)
@@ -358,7 +349,7 @@ def tell_lag(telling: Telling, history: History, change: Change, leader: int) ->
 
 
 def _active(history: History, node: int, from_ms: int, until_ms: int) -> bool:
-    return any(from_ms < event.ms <= until_ms for event in history.by_node.get(node, ()))
+    return bool(history.own(node, from_ms + 1, until_ms))
 
 
 def _lag(fetched: Any, caught_up: Any, behind: Any) -> str:
@@ -396,8 +387,10 @@ def _last_unfencing(history: History, broker: int, change: Change) -> Recorded |
 
 def _proposal(history: History, name: str, change: Change, leader: int) -> Recorded | None:
     found = None
-    for event in history.by_partition.get(change.partition, ()):
-        if event.event == name and event.node == leader and change.ms - RECENT_MS <= event.ms <= change.ms:
+    for event in history.of_partition(change.partition, change.ms - RECENT_MS):
+        if event.ms > change.ms:
+            break
+        if event.event == name and event.node == leader:
             found = event
     return found
 

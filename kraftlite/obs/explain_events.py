@@ -13,7 +13,8 @@ from typing import Any, Final
 from kraftlite.obs.timeline import LAST_MS
 from kraftlite.runtime.trace import TraceEvent
 
-_WORD: Final = re.compile(r"(\S+?)=(\(.*?\)|\S*)")
+_WORD: Final = re.compile(r"(?<!\S)([^\s=]+)=(\(.*?\)|\S*)")
+"""Only where a word begins: a long one without `=` would be looked through from each of its letters."""
 _RECORD: Final = "record@"
 _OPERATION: Final = "operation:"
 _OFFSET_DIGITS: Final = 20

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right, insort
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -93,17 +93,25 @@ class History:
         self.by_name: dict[str, list[Recorded]] = {}
         self.records: dict[int, Recorded] = {}
         """The records by offset, without those that were lost with the controller that wrote them."""
+        self._offsets: list[int] = []
+        """Those of `records`, in order."""
         self.by_cause: dict[int, list[Recorded]] = {}
         """The records by the offset of the record that caused them."""
         self._batches: list[Recorded] = []
+        self._places: dict[tuple[int | None, str], list[int]] = {}
+        """The positions in `events` of those of a node, or of all, that have a name."""
         self._epochs: dict[int, int] = {}
         """The raft epoch in which a node was elected last."""
         self._newest = (-1, 0)
         """The newest raft epoch that somebody was elected in, and the offset from which on the log is its own."""
-        for event in self.events:
+        for position, event in enumerate(self.events):
             self._index(event)
+            for node in (None, event.node):
+                self._places.setdefault((node, event.event), []).append(position)
         self._siblings: dict[int, list[Recorded]] = {}
         self._registrations: dict[int, list[Recorded]] = {}
+        self._fencings: dict[tuple[int, bool], list[Recorded]] = {}
+        self._controllers: Container[int] | None = None
         for _, record in sorted(self.records.items()):
             if record.get("first_offset") is not None:
                 self._siblings.setdefault(int(record.get("first_offset")), []).append(record)
@@ -123,14 +131,19 @@ class History:
             self.by_cause.setdefault(offset, []).append(event)
         if event.event == RECORD:
             if not self._deposed(event):
-                self.records[int(event.get("offset"))] = event
+                offset = int(event.get("offset"))
+                if offset not in self.records:
+                    insort(self._offsets, offset)
+                self.records[offset] = event
         elif event.event == RECORDS:
             self._batches.append(event)
         elif event.event == "raft.leader_elected":
             # What the new leader's log does not have was never committed; the offsets are used anew.
             start = int(event.get("epoch_start_offset", 0))
-            for offset in [offset for offset in self.records if offset >= start]:
+            kept = bisect_left(self._offsets, start)
+            for offset in self._offsets[kept:]:
                 del self.records[offset]
+            del self._offsets[kept:]
             epoch = self._epochs[event.node] = int(event.get("raft_epoch", 0))
             self._newest = max(self._newest, (epoch, start))
 
@@ -183,7 +196,7 @@ class History:
         or from its disk, counts, too."""
         for fault in reversed(self.faults):
             if fault.node == node and fault.silences(from_ms, until_ms):
-                heard = any(fault.asked_ms + _LAST_WORDS_MS < event.ms <= from_ms for event in self.by_node.get(node, ()))
+                heard = self.own(node, fault.asked_ms + _LAST_WORDS_MS + 1, from_ms)
                 if not heard:
                     return fault
                 break
@@ -192,26 +205,50 @@ class History:
 
     def controllers(self) -> Container[int]:
         """The nodes that say that they are controllers; all, when none has said what it is."""
-        starts = (event for found in self._starts.values() for event in found)
-        return {it.node for it in starts if "controller" in str(it.get("roles"))} or set(self.nodes())
+        if self._controllers is None:
+            starts = (event for found in self._starts.values() for event in found)
+            self._controllers = {it.node for it in starts if "controller" in str(it.get("roles"))} or set(self.nodes())
+        return self._controllers
 
     def named(self, *names: str, node: int | None = None, since_ms: int = 0, until_ms: int | None = None) -> Iterator[Recorded]:
         """Events of these names by time; `until_ms` inclusive."""
-        source = self.by_node.get(node, []) if node is not None else self.events
-        start = bisect_left(source, since_ms, key=lambda event: event.ms)
-        for event in source[start:]:
-            if until_ms is not None and event.ms > until_ms:
-                return
-            if event.event in names:
-                yield event
+        found = [self._window(self._places.get((node, name), ()), since_ms, until_ms) for name in names]
+        return (self.events[at] for at in (found[0] if len(found) == 1 else sorted(at for places in found for at in places)))
+
+    def _window(self, places: Sequence[int], since_ms: int, until_ms: int | None) -> Sequence[int]:
+        """Those of the positions that are of this time."""
+        start = bisect_left(places, since_ms, key=self._ms)
+        return places[start : len(places) if until_ms is None else bisect_right(places, until_ms, key=self._ms)]
+
+    def _ms(self, position: int) -> int:
+        return self.events[position].ms
+
+    def own(self, node: int, from_ms: int, until_ms: int) -> Sequence[Recorded]:
+        """All that the node recorded in this time, both ends included."""
+        found = self.by_node.get(node, [])
+        return found[bisect_left(found, from_ms, key=_ms_of) : bisect_right(found, until_ms, key=_ms_of)]
+
+    def before(self, node: int, ms: int) -> Recorded | None:
+        """The last that the node recorded before `ms`."""
+        found = self.by_node.get(node, [])
+        position = bisect_left(found, ms, key=_ms_of)
+        return found[position - 1] if position else None
+
+    def after(self, node: int, ms: int) -> Recorded | None:
+        """The first that the node recorded after `ms`."""
+        found = self.by_node.get(node, [])
+        position = bisect_right(found, ms, key=_ms_of)
+        return found[position] if position < len(found) else None
+
+    def of_partition(self, name: str, since_ms: int) -> Iterator[Recorded]:
+        """All that is recorded of a partition from `since_ms` on."""
+        found = self.by_partition.get(name, [])
+        return (found[at] for at in range(bisect_left(found, since_ms, key=_ms_of), len(found)))
 
     def last(self, *names: str, node: int | None = None, until_ms: int, since_ms: int = 0, **facts: Any) -> Recorded | None:
         """The last such event at or before `until_ms`, with these facts."""
-        found = None
-        for event in self.named(*names, node=node, since_ms=since_ms, until_ms=until_ms):
-            if all(event.get(name) == value for name, value in facts.items()):
-                found = event
-        return found
+        events = reversed(list(self.named(*names, node=node, since_ms=since_ms, until_ms=until_ms)))
+        return next((e for e in events if all(e.get(name) == value for name, value in facts.items())), None)
 
     def first(
         self, *names: str, node: int | None = None, since_ms: int, until_ms: int | None = None, **facts: Any
@@ -222,11 +259,14 @@ class History:
 
     def start_before(self, node: int, ms: int) -> Recorded | None:
         """The start of the process that ran on this node at `ms`."""
-        found = [event for event in self._starts.get(node, []) if event.ms <= ms]
-        return found[-1] if found else None
+        found = self._starts.get(node, [])
+        position = bisect_right(found, ms, key=_ms_of)
+        return found[position - 1] if position else None
 
     def start_after(self, node: int, ms: int) -> Recorded | None:
-        return next((event for event in self._starts.get(node, []) if event.ms > ms), None)
+        found = self._starts.get(node, [])
+        position = bisect_right(found, ms, key=_ms_of)
+        return found[position] if position < len(found) else None
 
     def siblings(self, record: Recorded) -> list[Recorded]:
         """The records of the operation that wrote this one, by offset, itself included, as far as they are traced by themselves.
@@ -242,6 +282,26 @@ class History:
             if found.get("record") == kind and all(words.get(name) == value for name, value in detail.items()):
                 return found
         return None
+
+    def fencings(self, broker: int, *, fenced: bool) -> list[Recorded]:
+        """Those of its records that fenced it, or unfenced it, by time."""
+        key = (broker, fenced)
+        if key not in self._fencings:
+            changes = (it for it in self.registrations(broker) if it.get("record") == "BrokerRegistrationChange")
+            self._fencings[key] = sorted((it for it in changes if it.detail.get("fenced") is fenced), key=_ms_of)
+        return self._fencings[key]
+
+    def unfencing(self, broker: int, broker_epoch: object, since_ms: int) -> Recorded | None:
+        """The first record from `since_ms` on that unfenced this incarnation of it."""
+        found = self.fencings(broker, fenced=False)
+        later = (found[at] for at in range(bisect_left(found, since_ms, key=_ms_of), len(found)))
+        return next((it for it in later if it.detail.get("broker_epoch") == broker_epoch), None)
+
+    def fenced_before(self, broker: int, ms: int) -> Recorded | None:
+        """The last record at or before `ms` that fenced it."""
+        found = self.fencings(broker, fenced=True)
+        position = bisect_right(found, ms, key=_ms_of)
+        return found[position - 1] if position else None
 
     def registrations(self, broker: int) -> list[Recorded]:
         """The records of a broker: registrations and their changes, by offset."""
@@ -259,6 +319,10 @@ class History:
         record = self.records.get(offset)
         name = record.partition if record is not None else None
         return next((c for c in self.changes.get(name, ()) if c.offset == offset), None) if name is not None else None
+
+
+def _ms_of(event: Recorded) -> int:
+    return event.ms
 
 
 def _split(name: str) -> tuple[str, int]:

@@ -72,7 +72,7 @@ def _started(history: History, start: Recorded, clock: Clock) -> Story:
     found = list(history.named(*_START_STEPS, "log.recovered", node=start.node, since_ms=start.ms, until_ms=last_ms))
     registered = next((event for event in found if event.event == "broker.registered"), None)
     if registered is not None:
-        unfence = _unfencing(history, start.node, registered.get("broker_epoch"), start.ms)
+        unfence = history.unfencing(start.node, registered.get("broker_epoch"), start.ms)
         found += [unfence] if unfence is not None and (last_ms is None or unfence.ms <= last_ms) else []
     for event in sorted(found, key=lambda event: event.ms):
         if event.event != "log.recovered" or event.get("dropped_bytes"):
@@ -101,15 +101,6 @@ def _starting(event: Recorded) -> str:
             return "it is unfenced: it may lead and be in sync"
         case _:
             return f"it serves as {event.get('roles')}"
-
-
-def _unfencing(history: History, node: int, broker_epoch: object, since_ms: int) -> Recorded | None:
-    for record in history.registrations(node):
-        detail = record.detail
-        ours = record.get("record") == "BrokerRegistrationChange" and detail.get("broker_epoch") == broker_epoch
-        if ours and record.ms >= since_ms and detail.get("fenced") is False:
-            return record
-    return None
 
 
 def _stopped(history: History, stopped: Recorded, clock: Clock) -> Story:

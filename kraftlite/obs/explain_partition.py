@@ -145,9 +145,9 @@ def _tell_new_leader(telling: Telling, history: History, change: Change, because
     if first is not None:
         what = f"the first produce of the epoch is acknowledged, {seconds(int(first.get('waited_ms', 0)))} after it came"
         telling.note(first, what, because=leads, brief=f"first produce acknowledged {clock.short(first.ms)}")
-    for event in history.by_partition.get(change.partition, ()):
+    for event in history.by_cause.get(change.offset, ()) if change.offset is not None else ():
         follows = event.event == "partition.follower_started" and event.get("leader_epoch") == change.leader_epoch
-        if follows and change.ms <= event.ms and event.caused_by_record == change.offset:
+        if follows and event.partition == change.partition and change.ms <= event.ms:
             what = f"broker {event.node} follows {who(event.get('leader_id'))}, LEO {event.get('leo')}, HW {event.get('hw')}"
             telling.note(event, what, because=because)
     return leads
@@ -155,9 +155,8 @@ def _tell_new_leader(telling: Telling, history: History, change: Change, because
 
 def _of_epoch(history: History, change: Change, name: str) -> Recorded | None:
     """The new leader's event of this name in the leader epoch that the change began."""
-    for event in history.by_partition.get(change.partition, ()):
-        ours = event.node == change.leader and event.get("leader_epoch") == change.leader_epoch
-        if ours and event.event == name and event.ms >= change.ms:
+    for event in history.of_partition(change.partition, change.ms):
+        if event.event == name and event.node == change.leader and event.get("leader_epoch") == change.leader_epoch:
             return event
     return None
 
@@ -201,9 +200,8 @@ def _deleted(history: History, name: str, clock: Clock) -> Iterator[Story]:
 def isr_story(history: History, change: Change, clock: Clock) -> Story:
     telling = Telling(clock)
     step = tell_change(telling, history, change)
-    for event in history.by_partition.get(change.partition, ()):
-        settled = event.event == "partition.isr_committed" and event.get("partition_epoch") == change.partition_epoch
-        if settled and event.ms >= change.ms:
+    for event in history.of_partition(change.partition, change.ms):
+        if event.event == "partition.isr_committed" and event.get("partition_epoch") == change.partition_epoch:
             what = f"broker {event.node}, which leads, goes on with ISR {ids(event.get('isr'))}"
             telling.note(event, what, because=step)
             break

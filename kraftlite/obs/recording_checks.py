@@ -36,11 +36,15 @@ def whole(low: int, high: int) -> Check:
 
 def text(limit: int) -> Check:
     def check(value: Any) -> str:
-        if not isinstance(value, str) or len(value) > limit or any("\ud800" <= it <= "\udfff" for it in value):
+        if not isinstance(value, str) or len(value) > limit or not (value.isascii() or _whole_letters(value)):
             raise ValueError(f"{_shown(value)}: allowed is a text of at most {limit} characters")
         return value
 
     return check
+
+
+def _whole_letters(value: str) -> bool:
+    return not any("\ud800" <= it <= "\udfff" for it in value)
 
 
 def one_of(*allowed: str) -> Check:

@@ -75,6 +75,8 @@ class TimelineFile:
         # O_NONBLOCK: a pipe that nobody reads is no file for a trace, and must not hold up the start.
         self._fd = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NONBLOCK, 0o644)
         self._size = os.fstat(self._fd).st_size
+        if self._size and _is_cut_off(self._path):  # what comes next would be lost with it
+            self._size += os.write(self._fd, b"\n")
         return self._fd
 
     def __call__(self, wall_ms: int, event: TraceEvent, facts: dict[str, Any]) -> None:
@@ -95,6 +97,15 @@ class TimelineFile:
         if self._fd is not None:
             fd, self._fd = self._fd, None
             os.close(fd)
+
+
+def _is_cut_off(path: Path) -> bool:
+    """Return whether the last line has no end: the disk was full, or lost power, when it was written."""
+    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+    try:
+        return os.pread(fd, 1, os.fstat(fd).st_size - 1) != b"\n"
+    finally:
+        os.close(fd)
 
 
 def read_timeline(path: str | Path) -> Iterator[dict[str, Any]]:

@@ -15,6 +15,7 @@ _NEEDED: Final[Mapping[str, frozenset[str]]] = {
     RECORDS: frozenset(("last_offset", "count")),
     "partition.leader_started": _ROLE,
     "partition.follower_started": _ROLE,
+    "partition.isr_committed": frozenset(("tp", "partition_epoch")),
     "raft.leader_elected": frozenset(("raft_epoch",)),
     "node.stalled": frozenset(("stalled_ms",)),
     "partition.hw_stalled": frozenset(("stalled_ms",)),
@@ -57,10 +58,10 @@ class TraceLines:
 def _check(event: Recorded) -> None:
     """Raises ValueError."""
     checks.NODE(event.node)
-    if checks.event_facts(event.event, event.told, _NEEDED.get(event.event, frozenset())) is None:
-        for name, check in (("tp", checks.partition), ("partition", _name)):
-            if name in event.facts:
-                check(event.facts[name])
+    checks.event_facts(event.event, event.told, _NEEDED.get(event.event, frozenset()))
+    for name, check in (("tp", checks.partition), ("partition", _name)):  # also where the event is one that has no such fact
+        if name in event.facts:
+            check(event.facts[name])
 
 
 def _name(value: Any) -> None:

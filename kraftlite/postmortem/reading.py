@@ -6,6 +6,7 @@ Source: KIP-595, KIP-630, KIP-631; LG-01, LG-02, TO-43.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, BinaryIO, Final, NamedTuple
@@ -227,26 +228,30 @@ def _of_quorum(entries: Sequence[Entry]) -> Iterator[Entry]:
 
 
 def last_record(files: MetadataFiles) -> tuple[int, int]:
-    """(epoch, offset) of the last whole batch, or of the newest snapshot when there is none behind it: how far a log goes."""
+    """(epoch, offset) of the last batch that can be read, or of the newest snapshot when there is none behind it: how far a log
+    goes. What is behind damage, or behind offsets that are missing, does not count."""
     found = max(((it.epoch, it.offset - 1) for it, _ in files.snapshots), default=(-1, -1))
-    for _, path in reversed(files.segments):
-        last = max(((header.partition_leader_epoch, header.last_offset) for header in _headers(path)), default=None)
-        if last is not None:
-            return max(found, last)
+    expected: int | None = None
+    for base, path in files.segments:
+        if expected is not None and base != expected:
+            break
+        expected = base
+        for header in _sound_headers(path):
+            found = max(found, (header.partition_leader_epoch, header.last_offset))
+            expected = header.next_offset
     return found
 
 
-def _headers(path: Path) -> Iterator[BatchHeader]:
-    try:
-        size = path.stat().st_size
-        with path.open("rb", buffering=_BUFFER_BYTES) as file:
-            position = 0
-            while len(head := file.read(HEADER_BYTES)) == HEADER_BYTES:
-                header = parse_header(head)
-                position += header.size_bytes
-                if header.size_bytes < HEADER_BYTES or header.magic != MAGIC or position > size:
-                    return
-                yield header
-                file.seek(header.size_bytes - HEADER_BYTES, 1)
-    except FileNotFoundError:
-        return
+def _sound_headers(path: Path) -> Iterator[BatchHeader]:
+    """Those of the batches up to the first one that is not whole."""
+    before = -1
+    with suppress(FileNotFoundError), path.open("rb", buffering=_BUFFER_BYTES) as file:
+        while len(head := file.read(HEADER_BYTES)) == HEADER_BYTES:
+            header = parse_header(head)
+            if not HEADER_BYTES <= header.size_bytes <= MAX_BATCH_BYTES or header.magic != MAGIC or header.base_offset <= before:
+                return
+            data = head + file.read(header.size_bytes - HEADER_BYTES)
+            if len(data) < header.size_bytes or not check_crc(data, header):
+                return
+            yield header
+            before = header.last_offset

@@ -10,6 +10,7 @@ import asyncio
 import contextvars
 import heapq
 import math
+import os
 import selectors
 import time
 from asyncio import events
@@ -119,6 +120,24 @@ class RealTimeLoop(asyncio.SelectorEventLoop):
                 self._ready.append(handle)
         for key in self._parked.pop(pid, ()):
             self._selector.register(key.fileobj, key.events, key.data)
+
+    # --- forks
+
+    def let_go(self) -> None:
+        """In a child process that was forked: give up its copies of all sockets, by which they would stay open when this
+        process closes them. The numbers stay taken, so that nobody closes what comes under them later. Nothing is told to the
+        selector, which both processes share."""
+        if self.is_closed():
+            return
+        known = self._selector.get_map()
+        held = {key.fd for key in (*known.values(), *(it for parked in self._parked.values() for it in parked))}
+        transports: dict[int, asyncio.BaseTransport] = dict(self._transports)  # type: ignore[attr-defined]
+        held |= {fd for fd, it in transports.items() if it.get_extra_info("socket").fileno() == fd}  # nobody reads it now
+        if held:
+            nothing = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
+            for fd in held:
+                os.dup2(nothing, fd, inheritable=False)
+            os.close(nothing)
 
 
 def _pid_of(handle: events.Handle) -> int:

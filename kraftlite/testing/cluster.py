@@ -34,8 +34,9 @@ class Cluster(Base):
 
     async def start(self) -> None:
         """All nodes run and know each other when it returns. Raises ClusterError when they do not within 30 s."""
+        begun = self._begin()  # one that runs already goes on
         try:
-            await asyncio.wrap_future(self._begin())
+            await asyncio.wrap_future(begun)
         except BaseException:
             await self._finish(blame=False)
             raise
@@ -174,8 +175,9 @@ class SyncCluster(Base):
 
     def start(self) -> None:
         """The blocking form of `Cluster.start`."""
+        begun = self._begin()
         try:
-            self._begin().result()
+            begun.result()
         except BaseException:
             self._finish(blame=False)
             raise

@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 import concurrent.futures
 import contextvars
+import os
 import threading
 from collections.abc import Callable, Coroutine
 from typing import Any, Final, TypeVar
+from weakref import WeakSet
 
 from kraftlite.simhost.real_time_loop import RealTimeLoop
 from kraftlite.testing.errors import ClusterError
@@ -17,6 +19,8 @@ CALL: Final = "kraftlite-cluster-call"
 """The name of tasks that somebody in another thread waits for."""
 PATIENCE_S: Final = 60.0
 """The time that the caller waits for the thread to take a call."""
+_LOOPS: Final = WeakSet[RealTimeLoop]()
+"""Those of all clusters of this process."""
 
 
 class LoopThread:
@@ -24,6 +28,7 @@ class LoopThread:
 
     def __init__(self) -> None:
         self.loop = RealTimeLoop()
+        _LOOPS.add(self.loop)
         self._thread = threading.Thread(target=self._run, name="kraftlite-cluster", daemon=True)
         self._thread.start()
 
@@ -77,3 +82,13 @@ class LoopThread:
     def _check(self) -> None:
         if not self._thread.is_alive():
             raise ClusterError("the cluster is not running")
+
+
+def _forked() -> None:
+    for loop in _LOOPS:
+        loop.let_go()
+
+
+if hasattr(os, "register_at_fork"):
+    # A child has no thread of the nodes. With copies of their sockets it would keep a killed broker's connections and port alive.
+    os.register_at_fork(after_in_child=_forked)

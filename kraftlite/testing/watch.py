@@ -91,8 +91,8 @@ def _told(backend: Backend, before: frozenset[str], own: Sequence[str]) -> str:
 
     try:
         names = backend.topics()
-    except ClusterError:
-        names = ()  # no node runs: `describe` says so
+    except (ClusterError, TimeoutError):
+        names = ()  # no node runs, or the thread of the nodes hangs: `describe` says so
     made = [it for it in names if it not in before and not it.startswith(INTERNAL) and it not in own]
     try:
         return "\n".join(backend.describe([*own, *made]))

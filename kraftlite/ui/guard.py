@@ -15,9 +15,8 @@ import re
 import secrets
 import stat
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from http.cookies import CookieError, SimpleCookie
 from pathlib import Path
 from typing import Any, Final
 
@@ -32,6 +31,9 @@ _LEAST: Final = 22
 _TOKEN: Final = re.compile(rf"[A-Za-z0-9_-]{{{_LEAST},128}}", re.ASCII)
 _MAX_FILE: Final = 4096
 MAX_SESSIONS: Final = 64
+_NAMES: Final = ("127.0.0.1", "localhost", "[::1]")
+_HTTP: Final = 80
+"""The port that a browser leaves out of Host and Origin."""
 POLICY: Final = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
     "frame-ancestors 'none'; base-uri 'none'; form-action 'none'; require-trusted-types-for 'script'"
@@ -132,7 +134,7 @@ class Guard:
         self._app = app
         self._tokens = tokens
         self._sessions = sessions
-        self.hosts = {f"{name}:{port}" for name in ("127.0.0.1", "localhost", "[::1]")}
+        self.hosts = {f"{name}:{port}" for name in _NAMES} | (set(_NAMES) if port == _HTTP else set())
         self.cookie = f"kraftlite_{port}"
         """The port is in the name, because cookies do not know ports."""
 
@@ -186,12 +188,15 @@ class Guard:
         scheme, _, token = headers.get("authorization", "").partition(" ")
         if scheme.lower() == "bearer":
             return self._tokens.role(token.strip()), True
-        try:
-            cookies: SimpleCookie = SimpleCookie(headers.get("cookie", ""))
-        except CookieError:
-            return None, False
-        morsel = cookies.get(self.cookie)
-        return (None if morsel is None else self._sessions.role(morsel.value)), False
+        return next(filter(None, map(self._sessions.role, _cookies(headers.get("cookie", ""), self.cookie))), None), False
+
+
+def _cookies(header: str, wanted: str) -> Iterator[str]:
+    """The values of our cookie. A browser sends those of all other servers of this machine beside it, whatever they are like."""
+    for part in header.split(";"):
+        name, _, value = part.strip().partition("=")
+        if name == wanted:
+            yield value
 
 
 _SINGLE: Final = ("host", "origin", "cookie", "authorization", "sec-fetch-site", "sec-fetch-mode", "x-kraftlite")

@@ -77,7 +77,8 @@ def _ends(history: History, node: int, since_ms: int, names: tuple[str, ...], **
     given_up = history.first(*names, node=node, since_ms=since_ms, **facts) if names else None
     last = None
     if restart is not None:
-        last = max((event.ms for event in history.by_node[node] if event.ms < restart.ms), default=restart.ms)
+        before = history.before(node, restart.ms)
+        last = restart.ms if before is None else before.ms
     kill = history.fault_on(node, since_ms, since_ms + (1 << 40))
     killed = kill.seen_ms or kill.asked_ms if kill is not None and kill.kind == "kill" else None
     times = [event.ms for event in (given_up, stopped) if event is not None]
@@ -145,9 +146,8 @@ def epochs_of(history: History, name: str) -> list[dict[str, Any]]:
     """The leader epochs of a partition, with the offset at which each begins, as its leader recorded it; by epoch, the newest."""
     found: dict[int, dict[str, Any]] = {}
     for event in history.by_partition.get(name, []):
-        if event.event == "partition.leader_started":
-            epoch = int(event.get("leader_epoch"))
-            start = int(event.get("epoch_start_offset"))
+        epoch, start = event.get("leader_epoch"), event.get("epoch_start_offset")
+        if event.event == "partition.leader_started" and epoch is not None and start is not None:  # its line may be damaged
             found.setdefault(epoch, {"ts": event.ms, "epoch": epoch, "start": start, "leader": event.node})
     return [found[epoch] for epoch in sorted(found)][-MAX_EPOCHS:]
 

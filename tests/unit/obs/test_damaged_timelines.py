@@ -7,7 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from kraftlite.obs.timeline import merge_timelines
+from kraftlite.model.ids import NodeId
+from kraftlite.obs.timeline import TimelineFile, merge_timelines
+from kraftlite.runtime.trace.node import NodeStopped
 
 
 def line(**values: object) -> str:
@@ -48,3 +50,15 @@ def test_a_hole_of_terabytes_is_not_read(tmp_path: Path) -> None:
         file.write(f"\n{line(ts=7_000)}\n".encode())
         file.truncate(4 << 40)
     assert [event["ts"] for event in merge_timelines([path])] == [5_000, 7_000]
+
+
+def test_the_first_word_of_a_process_is_not_lost_with_a_line_that_was_cut_off(tmp_path: Path) -> None:
+    """The disk was full, or lost power, when the process before wrote its last line."""
+    path = tmp_path / "trace.jsonl"
+    path.write_text(f"{line(ts=5_000)}\n{line(ts=6_000)[:30]}")
+    for _ in range(2):
+        file = TimelineFile(str(path), NodeId(1))
+        file(7_000, NodeStopped(), {})
+        file.close()
+    assert [(event["ts"], event["event"]) for event in merge_timelines([path])][1:] == [(7_000, "node.stopped")] * 2
+    assert path.read_bytes().count(b"\n") == 4, "nothing is put in front of a line that follows a whole one"

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from kraftlite.cli.metadata_files import opened
 from kraftlite.log.batch import Record, build_batch
 from kraftlite.metadata.records import NoOpRecord, TopicRecord
 from kraftlite.model.messages.raft import OffsetAndEpoch
@@ -50,6 +51,25 @@ def test_how_far_a_log_goes(log: MetadataLog, tmp_path: Path) -> None:
     assert [last_record(found) for found in find([tmp_path])] == [(1, 3), (2, 1)]
     snapshot(log.directory, 7, [], epoch=1)
     assert last_record(find([log.directory])[0]) == (1, 6)
+
+
+def test_what_is_behind_damage_does_not_make_a_log_go_furthest(log: MetadataLog, tmp_path: Path) -> None:
+    first_bytes = log.path.stat().st_size
+    whole = log.path.read_bytes()
+    log.add(2000, NoOpRecord())
+    log.add(3000, NoOpRecord())
+    assert last_record(find([log.directory])[0]) == (1, 5)
+    data = log.path.read_bytes()
+    for damaged in (b"\xff" * 12, bytes([data[first_bytes + 70] ^ 1])):
+        log.path.write_bytes(data[: first_bytes + 70] + damaged + data[first_bytes + 70 + len(damaged) :])
+        assert last_record(find([log.directory])[0]) == (1, 3)
+    other = tmp_path / "other" / "__cluster_metadata-0"
+    other.mkdir(parents=True)
+    (other / log.path.name).write_bytes(data[: -(len(data) - len(whole)) // 2])
+    metadata = opened([tmp_path])
+    assert metadata.files.name == str(other) and metadata.at().offset == 4
+    (log.directory / "00000000000000000009.log").write_bytes(data)  # offsets are missing before it
+    assert last_record(find([log.directory])[0]) == (1, 3)
 
 
 @pytest.mark.parametrize("name", ["notes.txt", "00000000000000000000.index", "x.log", "x.checkpoint"])

@@ -11,9 +11,11 @@ import pytest
 
 pytest.importorskip("starlette")
 
+from starlette.types import Receive, Scope, Send
+
 from kraftlite.local.ledger import read_faults
 from kraftlite.ui.app import MAX_BODY, Page
-from kraftlite.ui.guard import Tokens, WeakToken
+from kraftlite.ui.guard import Guard, Sessions, Tokens, WeakToken, answer
 from kraftlite.ui.stream import MAX_STREAMS
 from tests.harness.ui import Answer, ask, idle_page
 
@@ -124,6 +126,25 @@ async def test_a_token_becomes_a_cookie_that_scripts_cannot_read(page: Page) -> 
     assert found.headers["set-cookie"].startswith("kraftlite_8088=") and "operator-token" not in found.headers["set-cookie"]
     assert (await session(page, "wrong")).status == 401
     assert (await session(page, Origin="http://evil.example")).status == 403
+
+
+@pytest.mark.parametrize("foreign", ['theme={"a": 1}', "a[b]=1", "flag", "name=J\xf6rg", "x=a b", "path=/", "kraftlite_8088=old"])
+async def test_cookies_of_other_servers_of_this_machine_do_not_end_the_session(page: Page, foreign: str) -> None:
+    """A browser sends them all: cookies know no ports."""
+    ours = (await session(page)).headers["set-cookie"].partition(";")[0]
+    for cookie in (f"{foreign}; {ours}", f"{ours}; {foreign}", f"{foreign};{ours}"):
+        assert (await ask(page.guard, "/api/v1/state", headers={**HOST, "Cookie": cookie})).status == 200, cookie
+
+
+async def test_a_browser_does_not_name_the_port_of_http() -> None:
+    async def inside(scope: Scope, receive: Receive, send: Send) -> None:
+        await answer(send, 200, {"role": scope["role"]})
+
+    guard = Guard(inside, port=80, tokens=TOKENS, sessions=Sessions())
+    for host in ("127.0.0.1", "localhost", "127.0.0.1:80"):
+        given = {**WRITE, "Host": host, "Origin": f"http://{host}", "Authorization": "Bearer operator-token"}
+        assert (await ask(guard, "/api/v1/faults", method="POST", headers=given)).json == {"role": "operator"}
+    assert (await ask(guard, "/api/v1/state", headers=OPERATOR)).status == 403, "8088 is another port"
 
 
 async def test_sessions_are_bounded(page: Page) -> None:

@@ -70,6 +70,8 @@ def test_the_epochs_of_a_partition_are_told_with_their_offsets() -> None:
     found = epochs_of(history, "orders-0")
     assert len(found) == MAX_EPOCHS and found[-1] == {"ts": 19, "epoch": 19, "start": 190, "leader": 4}
     assert epochs_of(history, "orders-1") == []
+    lacking = recorded(31, 6, "partition.leader_started", leader_epoch=20, **facts)
+    assert epochs_of(History([*starts, lacking]), "orders-0") == epochs_of(History(starts), "orders-0"), "it says not where"
 
 
 def test_the_tape_of_two_controllers_has_the_vote_that_made_the_second_one() -> None:
