@@ -393,6 +393,34 @@ def test_sx_04_a_task_that_fails_leaves_nothing_open(cluster: SyncCluster, topic
     assert len(committed(cluster.bootstrap_servers, topic)) == 2
 
 
+def test_sx_04_what_a_run_that_died_has_staged_is_aborted_with_the_next_batch(cluster: SyncCluster, topic: str) -> None:
+    """Its driver died before it had decided, and the next run has fewer tasks: what nobody fences would hold readers until the
+    timeout. Other queries are left alone."""
+    pytest.importorskip("pyspark")
+    from kraftlite.spark.sink.committing import Committed, Part, commit_staged
+
+    cluster.create_topic(topic, 2)
+    settings = replace(settings_of(cluster, topic), exactly_once=ExactlyOnce())
+
+    def stage(query: str, batch: int, task: int) -> Committed:
+        client = KafkaClient(settings.client)
+        own = staging(client, settings, query, task)
+        with KraftliteWriter(client, settings, staging=own) as writer:
+            writer.add(rows_of(value=[f"{query}-{batch}-{task}"]))
+            entry = writer.finish().entry
+        return Committed(rows=1, bytes=1, part=Part(query=query, batch=batch, run="r", task=task), entry=entry)
+
+    for task in range(3):
+        stage(topic, 0, task)
+    stage(f"{topic}-other", 0, 0)
+    commit_staged(settings, [stage(topic, 0, 0)], 0)
+    for task in (1, 2):
+        cluster.wait_for_transaction(f"kraftlite-{topic}/{task}", state="Empty")
+    cluster.wait_for_transaction(f"kraftlite-{topic}-other/0", state="Ongoing")
+    staging(KafkaClient(settings.client), settings, f"{topic}-other").begin()
+    assert [it.value for it in committed(cluster.bootstrap_servers, topic)] == [f"{topic}-0-0".encode()]
+
+
 def test_sx_01_rows_are_staged_with_a_marker_behind_them(cluster: SyncCluster, topic: str) -> None:
     """Whatever the order and the batches of the rows, the fingerprint is theirs; a task without rows stages nothing, and nobody
     writes into the state topic itself."""
