@@ -75,8 +75,8 @@ class SplitChanged(CommitFailed):
 
 
 class Staging:
-    """One attempt of a task: `begin` before its first row, `mark` when its last one is acknowledged. No rows: neither. `abort` for
-    an attempt that has failed, and reports nothing."""
+    """One attempt of a task: `begin` before its first row, `mark` when its last one is acknowledged. No rows: neither. `abort` is
+    for an attempt that has failed, and reports nothing."""
 
     def __init__(self, cluster: Cluster, *, prefix: str, query: str, batch: int, run: str, task: int) -> None:
         self._cluster = cluster

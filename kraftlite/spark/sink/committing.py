@@ -93,7 +93,8 @@ def commit_staged(settings: SinkSettings, messages: Sequence[WriterCommitMessage
 
 
 def _abort_strays(client: ClientSettings, exactly: ExactlyOnce, query: str) -> None:
-    """What an earlier run has staged with more tasks than this one would hold readers until its timeout. Nothing depends on it."""
+    """Abort what an earlier run has staged in tasks that this one has not, which would hold readers until the timeout. Nothing
+    depends on it."""
     try:
         with ClusterClient(client) as cluster:
             for stage in abort_strays(cluster, query, prefix=exactly.prefix):

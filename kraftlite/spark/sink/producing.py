@@ -179,7 +179,7 @@ class KraftliteWriter:
             self._abort(self._staging)
 
     def _abort(self, staging: Staging) -> None:
-        """Nobody will commit what a task has written that fails, and until it is aborted it holds the readers of its partitions."""
+        """Nobody will commit what a task that fails has written, and until it is aborted it holds the readers there."""
         try:
             staging.abort()
         except ClientError as error:
