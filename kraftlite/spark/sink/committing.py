@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from pyspark.sql.datasource import WriterCommitMessage
@@ -26,6 +26,8 @@ from kraftlite.spark.sink.producing import ExactlyOnce, SinkSettings
 
 log = logging.getLogger("kraftlite.spark")
 
+STRAYS_MS: Final = 5_000
+"""The time that a commit tries at most for each answer about what earlier runs have left: it is done whatever that says."""
 MAX_READERS: Final = 16
 _readers: dict[tuple[ClientSettings, str, str], DecisionReader] = {}
 """The decisions that this process has read, by cluster, topic and query: the next batch reads on from there."""
@@ -95,8 +97,10 @@ def commit_staged(settings: SinkSettings, messages: Sequence[WriterCommitMessage
 def _abort_strays(client: ClientSettings, exactly: ExactlyOnce, query: str) -> None:
     """Abort what an earlier run has staged in tasks that this one has not, which would hold readers until the timeout. Nothing
     depends on it."""
+    limit_ms = min(client.retry_timeout_ms, STRAYS_MS)
+    hasty = replace(client, retry_timeout_ms=limit_ms, request_timeout_ms=min(client.request_timeout_ms, limit_ms))
     try:
-        with ClusterClient(client) as cluster:
+        with ClusterClient(hasty) as cluster:
             for stage in abort_strays(cluster, query, prefix=exactly.prefix):
                 log.info("%s was open since an earlier run of the query, and is aborted", stage.transactional_id)
     except ClientError as error:

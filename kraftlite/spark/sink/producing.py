@@ -29,7 +29,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kraftlite.client.errors import ClientError
+from kraftlite.client.errors import ClientError, UnknownTopic
 from kraftlite.client.kafka_client import KafkaClient
 from kraftlite.client.settings import ClientSettings
 from kraftlite.client.transactional import ENDED_OTHERWISE
@@ -354,7 +354,9 @@ class KraftliteWriter:
 
 def _is_silence(error: Exception) -> bool:
     """Return whether a call was given up because brokers could not be reached, or did not get on: they are not asked again."""
-    return isinstance(error, ClientError) and (error.code is None or error.code.retriable)
+    if not isinstance(error, ClientError) or isinstance(error, UnknownTopic):
+        return False
+    return error.code is None or error.code.retriable
 
 
 @contextmanager
