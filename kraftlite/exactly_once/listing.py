@@ -8,7 +8,7 @@ Source: SX-06.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
@@ -31,7 +31,8 @@ from kraftlite.exactly_once.records import (
 )
 from kraftlite.model.topic_partition import TopicPartition
 
-OPEN_STATES: Final = ("Ongoing", "PrepareCommit", "PrepareAbort")
+ONGOING: Final = "Ongoing"
+OPEN_STATES: Final = (ONGOING, "PrepareCommit", "PrepareAbort")
 
 
 class Stage(NamedTuple):
@@ -122,17 +123,17 @@ def fates(records: KafkaClient, topic: str, decision: Decision) -> tuple[Fate, .
     return tuple(fate_of(records, topic, decision.query, decision.batch, entry) for entry in decision.entries)
 
 
-def open_stages(cluster: ClusterClient, prefixes: Iterable[str]) -> list[Stage]:
+def open_stages(cluster: ClusterClient, prefixes: Iterable[str], states: Sequence[str] = OPEN_STATES) -> list[Stage]:
     """The open transactions of tasks, by query and task. Raises ClientError."""
     wanted = {}
     longest_first = sorted({*prefixes}, key=lambda it: (-len(it), it))
-    for one in list_transactions(cluster, states=OPEN_STATES):
+    for one in list_transactions(cluster, states=states):
         place = _place(one.transactional_id, longest_first)
         if place is not None:
             wanted[one.transactional_id] = place
     found = []
     for name, it in describe_transactions(cluster, sorted(wanted)).items():
-        if isinstance(it, ClientError) or it.state not in OPEN_STATES:
+        if isinstance(it, ClientError) or it.state not in states:
             continue  # ended since
         query, task = wanted[name]
         found.append(Stage(query, task, name, it.producer_id, it.producer_epoch, it.state, it.start_ms, it.partitions))
@@ -181,6 +182,32 @@ def abort(cluster: ClusterClient, state: QueryState, *, prefix: str = DEFAULT_PR
     for one in sorted(prefixes):
         fence_producer(cluster, driver_id(one, state.query))
     found = [stage for stage in open_stages(cluster, prefixes) if stage.query == state.query]
+    for stage in found:
+        fence_producer(cluster, stage.transactional_id)
+    return found
+
+
+def has_strays(before: Decision | None, batch: int, entries: Iterable[Entry]) -> bool:
+    """Return whether tasks of a query may have staged for nothing before these entries of a batch were staged. `before`: the
+    query's last decision before that. Each stage takes an epoch of its task's id, so a task whose epoch is not the next one of
+    the decision before was staged in between."""
+    if before is not None and before.batch == batch:
+        return True
+    known = {} if before is None else {it.transactional_id: it for it in before.entries}
+    for it in entries:
+        earlier = known.get(it.transactional_id)
+        if earlier is None and (before is not None or it.epoch == 0):
+            continue
+        if earlier is None or (it.producer_id, it.epoch) != (earlier.producer_id, earlier.epoch + 1):
+            return True
+    return False
+
+
+def abort_strays(cluster: ClusterClient, query: str, *, prefix: str = DEFAULT_PREFIX) -> list[Stage]:
+    """Abort what tasks of a query have staged and nobody will ever commit, and return that: called by a driver whose batch is
+    committed, before the next one begins. An earlier run that died may have had tasks that no later one has. Raises
+    ClientError."""
+    found = [stage for stage in open_stages(cluster, {prefix}, (ONGOING,)) if stage.query == query]
     for stage in found:
         fence_producer(cluster, stage.transactional_id)
     return found

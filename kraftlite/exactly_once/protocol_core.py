@@ -1,7 +1,7 @@
 """The output of a batch becomes visible exactly once: it is staged by tasks, decided by a driver, ended, and healed.
 
 **Stage.** An attempt of a task takes over the task's transactional id, writes its rows in one transaction, behind them a marker,
-and leaves the transaction open. A task never ends one.
+and leaves the transaction open. A task never commits one; an attempt that fails aborts what it has written.
 
 **Decide.** The driver takes over the query's own id, which fences the drivers before it, and reads the query's last decision. For
 a batch that nobody has decided, it records the transactions that make it up. Only then it **ends** them. So rows become visible
@@ -75,7 +75,8 @@ class SplitChanged(CommitFailed):
 
 
 class Staging:
-    """One attempt of a task: `begin` before its first row, `mark` when its last one is acknowledged. No rows: neither."""
+    """One attempt of a task: `begin` before its first row, `mark` when its last one is acknowledged. No rows: neither. `abort` is
+    for an attempt that has failed, and reports nothing."""
 
     def __init__(self, cluster: Cluster, *, prefix: str, query: str, batch: int, run: str, task: int) -> None:
         self._cluster = cluster
@@ -103,6 +104,11 @@ class Staging:
             marker_partition=partition,
             marker_offset=offset,
         )
+
+    def abort(self) -> None:
+        """Abort what was written. Nothing depends on it: the next attempt does the same, and at last the timeout."""
+        if self._producer is not None:
+            self._cluster.end(self.transactional_id, self._producer, commit=False)
 
 
 def commit(cluster: Cluster, *, prefix: str, query: str, batch: int, run: str, staged: Iterable[Entry]) -> Decision | None:

@@ -20,6 +20,7 @@ from kraftlite.client.kafka_client import KafkaClient, client_for  # noqa: E402
 from kraftlite.client.settings import ClientSettings  # noqa: E402
 from kraftlite.exactly_once.driver import KafkaCluster  # noqa: E402
 from kraftlite.exactly_once.protocol_core import Staging, commit  # noqa: E402
+from kraftlite.exactly_once.records import STATE_TOPIC  # noqa: E402
 from kraftlite.log.batch import iter_records  # noqa: E402
 from kraftlite.model.topic_partition import TopicPartition  # noqa: E402
 from kraftlite.spark.sink import producing  # noqa: E402
@@ -358,6 +359,66 @@ def test_sx_04_a_task_whose_transaction_has_ended_says_why(
             SinkError, match=r"(PRODUCER_FENCED|INVALID_PRODUCER_EPOCH).*longer than kafka\.transaction\.timeout\.ms"
         ):
             writer.finish()
+
+
+def test_sx_04_a_task_that_fails_leaves_nothing_open(cluster: SyncCluster, topic: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is not committed by anybody, and would hold readers until its timeout; an attempt that was fenced ends nobody's."""
+    monkeypatch.setattr(producing, "GATHERED_BYTES", 1_000)
+    cluster.create_topic(topic, 2)
+    settings = replace(settings_of(cluster, topic), exactly_once=ExactlyOnce())
+
+    def begun(writer: KraftliteWriter) -> None:
+        for _ in range(2):
+            writer.add(rows_of(value=["x" * 900], partition=pa.array([0], pa.int32())))
+        writer._flush()
+        writer._collect()
+
+    first, second = KafkaClient(settings.client), KafkaClient(settings.client)
+    name = staging(first, settings, topic).transactional_id
+    failing = KraftliteWriter(first, settings, staging=staging(first, settings, topic))
+    with pytest.raises(SinkError, match="partition 7 of topic"), failing:
+        begun(failing)
+        cluster.wait_for_transaction(name, state="Ongoing")
+        failing.add(rows_of(value=["x"], partition=pa.array([7], pa.int32())))
+    cluster.wait_for_transaction(name, state="CompleteAbort")
+    fenced = KraftliteWriter(first, settings, staging=staging(first, settings, topic))
+    with KraftliteWriter(second, settings, staging=staging(second, settings, topic)) as writer:
+        with pytest.raises(SinkError, match="partition 7 of topic"), fenced:
+            begun(fenced)
+            begun(writer)
+            fenced.add(rows_of(value=["x"], partition=pa.array([7], pa.int32())))
+        entry = writer.finish().entry
+    assert entry is not None
+    commit(KafkaCluster(second, STATE_TOPIC, 60_000), prefix="kraftlite", query=topic, batch=0, run="r", staged=[entry])
+    assert len(committed(cluster.bootstrap_servers, topic)) == 2
+
+
+def test_sx_04_what_a_run_that_died_has_staged_is_aborted_with_the_next_batch(cluster: SyncCluster, topic: str) -> None:
+    """Its driver died before it had decided, and the next run has fewer tasks: what nobody fences would hold readers until the
+    timeout. Other queries are left alone."""
+    pytest.importorskip("pyspark")
+    from kraftlite.spark.sink.committing import Committed, Part, commit_staged
+
+    cluster.create_topic(topic, 2)
+    settings = replace(settings_of(cluster, topic), exactly_once=ExactlyOnce())
+
+    def stage(query: str, batch: int, task: int) -> Committed:
+        client = KafkaClient(settings.client)
+        own = staging(client, settings, query, task)
+        with KraftliteWriter(client, settings, staging=own) as writer:
+            writer.add(rows_of(value=[f"{query}-{batch}-{task}"]))
+            entry = writer.finish().entry
+        return Committed(rows=1, bytes=1, part=Part(query=query, batch=batch, run="r", task=task), entry=entry)
+
+    for task in range(3):
+        stage(topic, 0, task)
+    stage(f"{topic}-other", 0, 0)
+    commit_staged(settings, [stage(topic, 0, 0)], 0)
+    for task in (1, 2):
+        cluster.wait_for_transaction(f"kraftlite-{topic}/{task}", state="Empty")
+    cluster.wait_for_transaction(f"kraftlite-{topic}-other/0", state="Ongoing")
+    staging(KafkaClient(settings.client), settings, f"{topic}-other").begin()
+    assert [it.value for it in committed(cluster.bootstrap_servers, topic)] == [f"{topic}-0-0".encode()]
 
 
 def test_sx_01_rows_are_staged_with_a_marker_behind_them(cluster: SyncCluster, topic: str) -> None:

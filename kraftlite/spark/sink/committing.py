@@ -7,16 +7,18 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from pyspark.sql.datasource import WriterCommitMessage
 
+from kraftlite.client.cluster import ClusterClient
 from kraftlite.client.errors import ClientError
 from kraftlite.client.kafka_client import KafkaClient, client_for
 from kraftlite.client.settings import ClientSettings
 from kraftlite.exactly_once import protocol_core
 from kraftlite.exactly_once.driver import KafkaCluster
+from kraftlite.exactly_once.listing import abort_strays, has_strays
 from kraftlite.exactly_once.protocol_core import CommitFailed, Staging
 from kraftlite.exactly_once.reading import DecisionReader
 from kraftlite.exactly_once.records import Entry
@@ -24,6 +26,8 @@ from kraftlite.spark.sink.producing import ExactlyOnce, SinkSettings
 
 log = logging.getLogger("kraftlite.spark")
 
+STRAYS_MS: Final = 5_000
+"""The time that a commit tries at most for each answer about what earlier runs have left: it is done whatever that says."""
 MAX_READERS: Final = 16
 _readers: dict[tuple[ClientSettings, str, str], DecisionReader] = {}
 """The decisions that this process has read, by cluster, topic and query: the next batch reads on from there."""
@@ -75,7 +79,7 @@ def commit_staged(settings: SinkSettings, messages: Sequence[WriterCommitMessage
     key = (settings.client, exactly.state_topic, first.query)
     reader = _readers.pop(key, None) or DecisionReader(first.query)
     client = client_for(settings.client)
-    protocol_core.commit(
+    decision = protocol_core.commit(
         KafkaCluster(client, exactly.state_topic, exactly.timeout_ms, reader),
         prefix=exactly.prefix,
         query=first.query,
@@ -83,9 +87,24 @@ def commit_staged(settings: SinkSettings, messages: Sequence[WriterCommitMessage
         run=first.run,
         staged=[it.entry for it in reports if it.entry is not None],
     )
+    if decision is not None and has_strays(reader.last, first.batch, decision.entries):
+        _abort_strays(settings.client, exactly, first.query)
     _readers[key] = reader
     while len(_readers) > MAX_READERS:
         del _readers[next(iter(_readers))]
+
+
+def _abort_strays(client: ClientSettings, exactly: ExactlyOnce, query: str) -> None:
+    """Abort what an earlier run has staged in tasks that this one has not, which would hold readers until the timeout. Nothing
+    depends on it."""
+    limit_ms = min(client.retry_timeout_ms, STRAYS_MS)
+    hasty = replace(client, retry_timeout_ms=limit_ms, request_timeout_ms=min(client.request_timeout_ms, limit_ms))
+    try:
+        with ClusterClient(hasty) as cluster:
+            for stage in abort_strays(cluster, query, prefix=exactly.prefix):
+                log.info("%s was open since an earlier run of the query, and is aborted", stage.transactional_id)
+    except ClientError as error:
+        log.warning("query %s: what earlier runs have left open could not be looked for: %s", query, error)
 
 
 def abort_staged(settings: SinkSettings, messages: Sequence[WriterCommitMessage | None], what: str) -> None:

@@ -14,6 +14,7 @@ Source: Spark's KafkaWriter and KafkaRowWriter (columns, types, errors); KIP-98;
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -28,7 +29,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kraftlite.client.errors import ClientError
+from kraftlite.client.errors import ClientError, UnknownTopic
 from kraftlite.client.kafka_client import KafkaClient
 from kraftlite.client.settings import ClientSettings
 from kraftlite.client.transactional import ENDED_OTHERWISE
@@ -43,6 +44,8 @@ from kraftlite.model.limits import MIB
 from kraftlite.model.producer import Producer
 from kraftlite.model.topic_partition import TopicPartition
 from kraftlite.spark.sink.partitioner import murmur2_partition
+
+log = logging.getLogger("kraftlite.spark")
 
 GATHERED_BYTES: Final = 8 * MIB
 """Rows, in memory, that are encoded and sent together; as much is on its way meanwhile."""
@@ -172,6 +175,15 @@ class KraftliteWriter:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self._sender.shutdown(wait=True)
+        if self._staging is not None and isinstance(error, Exception) and not _is_silence(error):
+            self._abort(self._staging)
+
+    def _abort(self, staging: Staging) -> None:
+        """Nobody will commit what a task that fails has written, and until it is aborted it holds the readers there."""
+        try:
+            staging.abort()
+        except ClientError as error:
+            log.warning("%s failed, and what it wrote could not be aborted yet: %s", staging.transactional_id, error)
 
     def add(self, batch: Any) -> None:
         """A pa.RecordBatch with the columns that `check_columns` was asked about."""
@@ -338,6 +350,13 @@ class KraftliteWriter:
                         size = self._settings.client.max_request_bytes
                         hint = f"; kafka.max.request.size={size} is more than the topic's max.message.bytes"
                     raise SinkError(f"{tp}: {error_code(result.error_code).name}: {why}the records were not written{hint}")
+
+
+def _is_silence(error: Exception) -> bool:
+    """Return whether a call was given up because brokers could not be reached, or did not get on: they are not asked again."""
+    if not isinstance(error, ClientError) or isinstance(error, UnknownTopic):
+        return False
+    return error.code is None or error.code.retriable
 
 
 @contextmanager

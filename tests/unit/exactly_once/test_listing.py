@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from kraftlite.audit.sink import Place, Seen, stamped
-from kraftlite.exactly_once.listing import query_and_task
+from kraftlite.exactly_once.listing import has_strays, query_and_task
 from kraftlite.exactly_once.outcomes import Outcome
-from kraftlite.exactly_once.records import driver_id, task_id
+from kraftlite.exactly_once.records import Decision, Entry, driver_id, task_id
 from kraftlite.log.batch import Record
 from kraftlite.model.producer import Producer
 
@@ -48,3 +48,40 @@ def test_sx_07_a_row_that_was_read_with_a_stamp_is_judged_by_the_one_it_was_writ
     seen.add(Outcome(9, Producer(5, 1), True, True, Record(None, b"v", headers)))
     assert {place: list(it) for place, it in seen.indexes.items()} == {Place("copy", 3, 0): [1]}
     assert seen.stamped_of[Producer(5, 1)] == 1
+
+
+def decided(batch: int, *epochs: int | None, producer_id: int = 0) -> Decision:
+    """Of a task for each epoch; None: it has no rows."""
+    entries = tuple(
+        Entry(
+            task=task,
+            transactional_id=task_id("p", "q", task),
+            producer_id=producer_id + task,
+            epoch=epoch,
+            rows=1,
+            fingerprint="0" * 32,
+            marker_partition=1,
+            marker_offset=0,
+        )
+        for task, epoch in enumerate(epochs)
+        if epoch is not None
+    )
+    return Decision(query="q", batch=batch, run="r", entries=entries)
+
+
+@pytest.mark.parametrize(
+    ("before", "now", "found"),
+    [
+        (None, decided(0, 0, 0), False),
+        (None, decided(0, 0, 2), True),
+        (decided(0, 0, 5), decided(1, 1, 6), False),
+        (decided(0, 0, 5), decided(1, None, 6), False),
+        (decided(0, None, 5), decided(1, 7, 6), False),
+        (decided(0, 0, 5), decided(1, 1, 7), True),
+        (decided(0, 32766), decided(1, 0, producer_id=9), True),
+        (decided(1, 0), decided(1, 1), True),
+    ],
+    ids=["first", "first run died", "next", "no rows", "no rows before", "twice", "another producer id", "runs again"],
+)
+def test_sx_04_epochs_tell_whether_somebody_has_staged_in_between(before: Decision | None, now: Decision, found: bool) -> None:
+    assert has_strays(before, now.batch, now.entries) is found
