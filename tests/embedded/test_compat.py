@@ -382,8 +382,9 @@ def test_to_17_to_18_to_19_reassignment(tool: Tools, three: Cluster, topic: str,
     assert "None of the specified partition reassignments are active." in cancelled
 
 
-def test_to_19_a_move_that_cannot_finish_is_listed_and_cancelled(tool: Tools, three: Cluster, topic: str) -> None:
+def test_to_19_a_move_that_cannot_finish_is_listed_and_cancelled(tool: Tools, three: Cluster, topic: str, tmp_path: Path) -> None:
     first, second, third = three.brokers
+    file = tmp_path / "move.json"
     tool.good("kafka-topics", "--create", "--topic", topic, "--replica-assignment", f"{first}:{second}")
     three.kill(third)
     try:
@@ -395,8 +396,24 @@ def test_to_19_a_move_that_cannot_finish_is_listed_and_cancelled(tool: Tools, th
         described = wait_for("described", lambda: _moving(tool.good("kafka-topics", "--describe", "--topic", topic)))
         assert "ReplicationFactor: 2\t" in described
         assert f"Adding Replicas: {third}\tRemoving Replicas: {second}\t" in described
-        tool.own("reassign", "cancel", f"{topic}-0")
+        file.write_text(json.dumps({"version": 1, "partitions": [{"topic": topic, "partition": 0, "replicas": [first, second]}]}))
+        moved = ["--reassignment-json-file", str(file)]
+        throttle = ["--additional", "--throttle", "1000000", "--disallow-replication-factor-change"]
+        assert "limit was set to 1000000 B/s" in tool.good("kafka-reassign-partitions", "--execute", *moved, *throttle)
+        held = tool.good("kafka-configs", "--topic", topic, "--describe")
+        assert f"  leader.replication.throttled.replicas=0:{first},0:{second} " in held
+        tool.own("reassign", "start", f"{topic}-0={third},{first}")
+        file.write_text(json.dumps({"version": 1, "partitions": [{"topic": topic, "partition": 0, "replicas": [third, first]}]}))
+        cancelled = tool.good("kafka-reassign-partitions", "--cancel", *moved, "--preserve-throttles")
+        assert f"Successfully cancelled partition reassignment for: {topic}-0\n" in cancelled
+        assert cancelled.endswith("\nNone of the specified partition moves are active.")
         assert tool.own("reassign", "list") == "No partition is being moved.\n"
+        cleared = tool.good("kafka-reassign-partitions", "--verify", *moved)
+        assert cleared.splitlines()[1:3] == [
+            f"There is no active reassignment of partition {topic}-0, but replica set is {first},{second} rather than {third},{first}.",
+            "",
+        ]
+        assert "throttled" not in tool.good("kafka-configs", "--topic", topic, "--describe")
     finally:
         three.restart(third)
     wait_for("it is back", lambda: str(third) in _live(tool))
