@@ -199,7 +199,7 @@ def _generate(cluster: ClusterClient, options: argparse.Namespace) -> None:
         try:
             placed = placer.place(len(partitions), len(current[topic, partitions[0]]), usable)
         except ApiError as error:
-            raise ToolError(error.message.partition(" time(s): ")[2] or error.message) from None
+            raise ToolError(str(error.message).partition(" time(s): ")[2] or error.message) from None
         proposed.update({(topic, index): list(map(int, nodes)) for index, nodes in zip(partitions, placed, strict=True)})
     click.echo(f"Current partition replica assignment\n{as_json(current, directories_of(cluster, current))}\n")
     click.echo(f"Proposed partition reassignment configuration\n{as_json(proposed, {})}")
