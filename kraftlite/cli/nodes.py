@@ -203,11 +203,12 @@ def storage_info(config: Path | None, override: tuple[str, ...], output: str) ->
     if output == "json":
         print_json({"directories": list(info.directories), "metadata": dict(info.metadata), "problems": list(info.problems)})
     else:
-        noun = "directory" if len(info.directories) == 1 else "directories"
-        click.echo(f"Found log {noun}:")
-        for directory in info.directories:
-            click.echo(f"  {directory}")
-        click.echo("")
+        if info.directories:
+            noun = "directory" if len(info.directories) == 1 else "directories"
+            click.echo(f"Found log {noun}:")
+            for directory in info.directories:
+                click.echo(f"  {directory}")
+            click.echo("")
         if info.metadata:
             listed = ", ".join(f"{key}={value}" for key, value in sorted(info.metadata.items()))
             click.echo(f"Found metadata: {{{listed}}}")

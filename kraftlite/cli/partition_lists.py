@@ -12,12 +12,15 @@ from kraftlite.cli.files import read_text
 from kraftlite.model.limits import MAX_INT32, MAX_INT64
 
 
-def read_rows(path: str | Path, name: str) -> list[dict[str, Any]]:
-    """The objects of `{name: [{…}, …]}`. Raises OSError, and ValueError in words for everything else."""
+def read_rows(path: str | Path, name: str, *, version: int | None = None) -> list[dict[str, Any]]:
+    """The objects of `{name: [{…}, …]}`; with `version` also where that is its "version", or there is none. Raises OSError, and
+    ValueError in words for everything else."""
     try:
         found = json.loads(read_text(path))
     except RecursionError:
         raise ValueError("it is nested too deeply") from None
+    if version is not None and isinstance(found, dict) and found.get("version", version) != version:
+        raise ValueError(f"Not supported version field value {_shown(found['version'])}")
     rows = found.get(name) if isinstance(found, dict) else None
     if not isinstance(rows, list):
         raise ValueError(f'there is no list "{name}"')
@@ -29,7 +32,7 @@ def read_rows(path: str | Path, name: str) -> list[dict[str, Any]]:
 
 def read_offsets(path: str | Path) -> list[tuple[tuple[str, int], int]]:
     """An offset for each of the "partitions"; -1: the high watermark. Raises as `read_rows` does."""
-    return [(partition_of(row), number_of(row, "offset", -1, MAX_INT64)) for row in read_rows(path, "partitions")]
+    return [(partition_of(row), number_of(row, "offset", -1, MAX_INT64)) for row in read_rows(path, "partitions", version=1)]
 
 
 def topic_of(row: dict[str, Any]) -> str:

@@ -6,6 +6,7 @@ import contextlib
 import re
 import socket
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Any, Final
 from uuid import UUID
 
@@ -450,7 +451,7 @@ def brokerless(cluster: Cluster) -> Iterator[Cluster]:
     cluster.wait_brokers()
 
 
-def test_cb_04_tools_work_while_every_broker_is_dead(brokerless: Cluster) -> None:
+def test_cb_04_tools_work_while_every_broker_is_dead(brokerless: Cluster, tmp_path: Path) -> None:
     cluster, leader = brokerless, active(brokerless)
     quorum = tool(cluster, "kafka-metadata-quorum", "describe", "--status")
     assert re.search(rf"^LeaderId: +{leader}$", quorum, re.MULTILINE), quorum
@@ -464,6 +465,12 @@ def test_cb_04_tools_work_while_every_broker_is_dead(brokerless: Cluster) -> Non
     assert "Completed updating default config for brokers" in tool(cluster, "kafka-configs", *changed)
     described_default = ("--describe", "--entity-type", "brokers", "--entity-default")
     wait_for("the standby knows", lambda: "80000000" in tool(cluster, "kafka-configs", *described_default))
+    assert tool(cluster, "kafka-reassign-partitions", "--list") == "No partition reassignments found.\n"
+    plan = tmp_path / "plan.json"
+    plan.write_text('{"version": 1, "partitions": [{"topic": "t", "partition": 0, "replicas": [4]}]}')
+    cancel = ("--cancel", "--reassignment-json-file", str(plan), "--preserve-throttles")
+    said = "None of the specified partition reassignments are active.\nNone of the specified partition moves are active."
+    assert tool(cluster, "kafka-reassign-partitions", *cancel) == said
     own = ("--describe", "--entity-type", "brokers", "--entity-name", str(leader), "--all")
     assert f"node.id={leader} " in tool(cluster, "kafka-configs", *own)
     topics = tool(cluster, "kafka-configs", "--describe", "--entity-type", "topics", code=1)

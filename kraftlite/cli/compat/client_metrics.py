@@ -22,8 +22,9 @@ def run(arguments: Sequence[str]) -> int:
     parser.connection()
     for name in ("alter", "delete", "describe", "list", "generate-name"):
         parser.add_argument(f"--{name}", action="store_true")
-    for name in ("name", "interval", "metrics", "match"):
+    for name in ("name", "interval", "match"):
         parser.add_argument(f"--{name}")
+    parser.add_argument("--metrics", action="append")
     options = parser.read(arguments)
     message = "Command must include exactly one action: --alter, --delete, --describe or --list."
     action = exactly_one(options, ("alter", "delete", "describe", "list"), message)
@@ -58,7 +59,11 @@ def _alter(cluster: ClusterClient, options: argparse.Namespace) -> None:
     if bool(options.name) == options.generate_name:
         raise UsageError("One of --name or --generate-name must be specified with --alter")
     name = options.name or uuid_to_str(random_uuid(random.SystemRandom()))
-    given = {"interval.ms": options.interval, "metrics": options.metrics, "match": options.match}
+    given = {
+        "interval.ms": options.interval,
+        "metrics": None if options.metrics is None else ",".join(options.metrics),
+        "match": options.match,
+    }
     changes = [
         (key, AlterConfigOp.SET if value else AlterConfigOp.DELETE, value or None)
         for key, value in given.items()

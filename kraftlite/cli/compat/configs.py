@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import argparse
 import re
+import socket
 from collections.abc import Sequence
 
 import click
 
-from kraftlite.cli.compat.tool import Parser, ToolError, UsageError, cluster_of, exactly_one, read_properties
+from kraftlite.cli.compat.tool import Parser, ToolError, UsageError, cluster_of, exactly_one, java_exception, read_properties
 from kraftlite.client.admin import (
     SOURCES,
     alter_configs,
@@ -21,9 +22,13 @@ from kraftlite.client.admin import (
 )
 from kraftlite.client.cluster import ClusterClient
 from kraftlite.client.errors import RequestRefused
+from kraftlite.client.groups import list_groups
 from kraftlite.model.config_effects import is_sensitive
+from kraftlite.model.errors import ApiError
 from kraftlite.model.java_text import java_double
 from kraftlite.model.messages.choices import AlterConfigOp, ConfigResourceType
+from kraftlite.model.topic_name import validate_topic_name
+from kraftlite.quotas.matching import CONNECTION, FETCH, MUTATION, PRODUCE, REQUEST
 from kraftlite.security.scram import NUMBERS
 
 KINDS = {
@@ -34,6 +39,9 @@ KINDS = {
     "groups": ConfigResourceType.GROUP,
 }
 QUOTA_TYPES = {"users": "user", "clients": "client-id", "ips": "ip"}
+CLIENT_QUOTAS = (PRODUCE, FETCH, REQUEST, MUTATION)
+IP_QUOTAS = (CONNECTION,)
+_KNOWN = ("topics", "clients", "users", "brokers", "ips", "client-metrics", "groups", "broker-loggers")
 _SHORT = {
     "topic": "topics",
     "client": "clients",
@@ -54,6 +62,8 @@ _DYNAMIC = {
 }
 _DEFAULT_ITERATIONS = 4096
 _OUTSIDE_BRACKETS = re.compile(r",(?=[^\]]*(?:\[|$))")
+_EQUALS = re.compile(r"\s*=\s*(?=[^\]]*(?:\[|$))")
+_KEY = re.compile(r"[$a-zA-Z0-9._-]*")
 
 
 class _EntityName(argparse.Action):
@@ -61,6 +71,10 @@ class _EntityName(argparse.Action):
 
     def __call__(self, parser: object, namespace: argparse.Namespace, values: object, option: str | None = None) -> None:
         namespace.names.append(None if option == "--entity-default" else values)
+
+
+Entity = tuple[str, str | None, bool]
+"""An entity type, with a name, or None, and whether the default is meant. A type without either means all of its entities."""
 
 
 def _parser() -> Parser:
@@ -74,8 +88,9 @@ def _parser() -> Parser:
     parser.add_argument("--entity-type", action="append", default=[])
     parser.add_argument("--entity-name", action=_EntityName, dest="_name")
     parser.add_argument("--entity-default", action=_EntityName, nargs=0, dest="_default")
-    for name in ("add-config", "add-config-file", "delete-config"):
+    for name in ("add-config", "add-config-file"):
         parser.add_argument(f"--{name}")
+    parser.add_argument("--delete-config", action="append", default=[])
     for name in _SHORT:
         parser.add_argument(f"--{name}")
     for name in _DEFAULTS:
@@ -84,33 +99,81 @@ def _parser() -> Parser:
     return parser
 
 
-def _entities(options: argparse.Namespace) -> list[tuple[str, str | None, bool]]:
-    """(entity type, name or None, whether the default is meant). A type without either means all of its entities."""
-    short = [(kind, getattr(options, name.replace("-", "_")), False) for name, kind in _SHORT.items()]
-    found: list[tuple[str, str | None, bool]] = [item for item in short if item[1] is not None]
-    found += [(kind, None, True) for name, kind in _DEFAULTS.items() if getattr(options, name.replace("-", "_"))]
-    if found and (options.entity_type or options.names):
-        raise UsageError("--entity-{type,name,default} should not be used in conjunction with specific entity flags")
-    if not found:
-        if not options.entity_type:
-            raise UsageError("At least one entity type must be specified with --entity-type")
-        names = [*options.names, *[...] * (len(options.entity_type) - len(options.names))]
-        for kind, name in zip(options.entity_type, names, strict=False):
-            found.append((kind, None if name is ... else name, name is None))
-    known = (*KINDS, *QUOTA_TYPES)
-    for kind, _name, _default in found:
-        if kind not in known:
-            raise UsageError(f"Invalid entity type {kind}, the entity type must be one of {', '.join(known)}")
-    kinds = [kind for kind, _name, _default in found]
+def _entities(options: argparse.Namespace) -> list[Entity]:
+    short: list[Entity] = [
+        (kind, name, False) for option, kind in _SHORT.items() if (name := getattr(options, option.replace("-", "_"))) is not None
+    ]
+    short += [(kind, None, True) for option, kind in _DEFAULTS.items() if getattr(options, option.replace("-", "_"))]
+    kinds = [*options.entity_type, *(kind for kind, _name, _default in short)]
+    twice = sorted({kind for kind in kinds if kinds.count(kind) > 1})
+    if twice:
+        raise UsageError(f"Duplicate entity type(s) specified: {','.join(twice)}")
+    unknown = [kind for kind in kinds if kind not in _KNOWN]
+    if unknown:
+        raise UsageError(
+            f"Invalid entity type {unknown[0]}, the entity type must be one of {', '.join(_KNOWN)} with a --bootstrap-server or "
+            "--bootstrap-controller argument"
+        )
+    if not kinds:
+        raise UsageError("At least one entity type must be specified")
     if len(kinds) > 1 and set(kinds) != {"users", "clients"}:
-        raise UsageError(f"Only 'users' and 'clients' entity types may be specified together, not {', '.join(kinds)}")
-    return found
+        raise UsageError("Only 'users' and 'clients' entity types may be specified together")
+    if short and (options.entity_type or options.names):
+        raise UsageError("--entity-{type,name,default} should not be used in conjunction with specific entity flags")
+    if short:
+        return short
+    if len(options.names) > len(kinds):
+        every = "An entity name must be specified for every entity type"
+        raise UsageError(every if options.alter else "More entity names specified than entity types")
+    names = [*options.names, *[...] * (len(kinds) - len(options.names))]
+    return [(kind, None if name is ... else name, name is None) for kind, name in zip(kinds, names, strict=True)]
+
+
+def _check(action: str, entities: list[Entity], options: argparse.Namespace) -> None:
+    kind = entities[0][0]
+    named = [name for _kind, name, _default in entities if name]
+    default = any(default or name == "" for _kind, name, default in entities)
+    if kind in ("brokers", "broker-loggers"):
+        for name in named:
+            if not re.fullmatch(r"[+-]?[0-9]+", name):
+                raise UsageError(f"The entity name for {kind} must be a valid integer broker id, but it is: {name}")
+    if kind == "ips":
+        for name in named:
+            _check_host(name)
+    of_both = kind in (*QUOTA_TYPES, "brokers")
+    if action == "describe":
+        for given in ("add_config", "delete_config"):
+            if getattr(options, given):
+                raise UsageError(f'Option "[describe]" can\'t be used with option "[{given.replace("_", "-")}]"')
+        if default and not of_both:
+            raise UsageError(f"--entity-default must not be specified with --describe of {kind}")
+        if kind == "broker-loggers" and not named:
+            raise UsageError(f"An entity name must be specified with --describe of {kind}")
+        return
+    if of_both and not named and not default:
+        raise UsageError("An entity-name or default entity must be specified with --alter of users, clients, brokers or ips")
+    if not of_both and not named:
+        raise UsageError(f"An entity name must be specified with --alter of {kind}")
+    if options.add_config is not None and options.add_config_file is not None:
+        raise UsageError("Only one of --add-config or --add-config-file must be specified")
+    if options.add_config is None and options.add_config_file is None and not options.delete_config:
+        raise UsageError("At least one of --add-config, --add-config-file, or --delete-config must be specified with --alter")
+    if any(name is None and not default for _kind, name, default in entities):
+        raise UsageError("An entity name must be specified for every entity type")
+
+
+def _check_host(name: str) -> None:
+    try:
+        socket.getaddrinfo(name, None)
+    except (OSError, UnicodeError):
+        raise UsageError(f"The entity name for ips must be a valid IP or resolvable host, but it is: {name}") from None
 
 
 def run(arguments: Sequence[str]) -> int:
     options = _parser().read(arguments)
     action = exactly_one(options, ("alter", "describe"), "Command must include exactly one action: --describe, --alter")
     entities = _entities(options)
+    _check(action, entities, options)
     cluster = cluster_of(options)
     try:
         if action == "describe":
@@ -119,7 +182,7 @@ def run(arguments: Sequence[str]) -> int:
             _alter(cluster, entities, options)
     except RequestRefused as error:
         click.echo(f"Error while executing config command with args '{_without_secrets(arguments)}'", err=True)
-        click.echo(f"{error.code.name}: {error.reason}", err=True)
+        click.echo(f"{error.code.name}: {java_exception(error.code, error.reason)}", err=True)
         return 1
     except ToolError as error:
         click.echo(str(error), err=True)
@@ -130,14 +193,19 @@ def run(arguments: Sequence[str]) -> int:
 # --- describe
 
 
-def _describe(cluster: ClusterClient, entities: list[tuple[str, str | None, bool]], *, everything: bool) -> None:
+def _describe(cluster: ClusterClient, entities: list[Entity], *, everything: bool) -> None:
     if entities[0][0] in QUOTA_TYPES:
         _describe_quotas(cluster, entities)
         return
     ((kind, name, default),) = entities
     names: list[str | None] = [name] if name is not None else [None] if default else [*_all_of(cluster, kind)]
-    if kind == "topics" and name is not None and name not in cluster.topics():
-        click.echo(f"The topic '{name}' doesn't exist and doesn't have dynamic config.")
+    if kind == "topics" and name is not None:
+        try:
+            validate_topic_name(name)
+        except ApiError as error:
+            raise ToolError(error.message) from None
+    if not everything and name and name not in _all_of(cluster, kind):
+        click.echo(f"The {_one(kind)} '{name}' doesn't exist and doesn't have dynamic config.")
         return
     for one in names:
         _describe_one(cluster, kind, one, everything=everything)
@@ -146,19 +214,21 @@ def _describe(cluster: ClusterClient, entities: list[tuple[str, str | None, bool
 def _all_of(cluster: ClusterClient, kind: str) -> list[str | None]:
     if kind == "topics":
         return [*cluster.topics()]
-    if kind in ("client-metrics", "groups"):
+    if kind == "groups":
+        return [*sorted({*list_resources(cluster, KINDS[kind]), *(one.group for one in list_groups(cluster))})]
+    if kind == "client-metrics":
         return [*list_resources(cluster, KINDS[kind])]
     brokers: list[str | None] = [str(node) for node in cluster.brokers()]
     return [*brokers, None] if kind == "brokers" else brokers
 
 
 def _describe_one(cluster: ClusterClient, kind: str, name: str | None, *, everything: bool) -> None:
-    entries = describe_configs(cluster, KINDS[kind], name or "")
     wanted = ("DYNAMIC_DEFAULT_BROKER_CONFIG",) if name is None else _DYNAMIC[kind]
     if name is None:
         click.echo(f"Default configs for {kind} in the cluster are:")
     else:
         click.echo(f"{'All' if everything else 'Dynamic'} configs for {_one(kind)} {name} are:")
+    entries = describe_configs(cluster, KINDS[kind], name or "")
     for entry in entries:
         if not everything and SOURCES.get(int(entry.config_source)) not in wanted:
             continue
@@ -174,7 +244,7 @@ def _one(kind: str) -> str:
     return kind[:-1]  # as Kafka does: "client-metrics" becomes "client-metric"
 
 
-def _describe_quotas(cluster: ClusterClient, entities: list[tuple[str, str | None, bool]]) -> None:
+def _describe_quotas(cluster: ClusterClient, entities: list[Entity]) -> None:
     components = [(QUOTA_TYPES[kind], 1 if default else 0 if name is not None else 2, name) for kind, name, default in entities]
     for entity, values in describe_quotas(cluster, components, strict=True):
         said = ", ".join(_part(kind, entity[kind]) for kind in ("user", "client-id", "ip") if kind in entity)
@@ -203,11 +273,20 @@ def parse_added(text: str | None, path: str | None) -> dict[str, str]:
     found: dict[str, str] = {}
     if path is not None:
         found.update(read_properties(path, "--add-config-file"))
-    for item in _OUTSIDE_BRACKETS.split(text) if text else ():
-        key, equals, value = item.strip().partition("=")
-        if not equals:
-            raise UsageError('Invalid entity config: all configs to be added must be in the format "key=val".')
-        found[key.strip()] = value.strip().removeprefix("[").removesuffix("]")
+    items = [] if text is None else _OUTSIDE_BRACKETS.split(text)
+    while len(items) > 1 and not items[-1]:
+        items.pop()
+    for item in items:
+        pair = _EQUALS.split(item)
+        if len(pair) != 2:
+            raise UsageError(
+                'requirement failed: Invalid entity config: all configs to be added must be in the format "key=val" or  '
+                '"key=[val1,val2]" to group values which contain commas.'
+            )
+        found[pair[0].strip()] = re.sub(r"[\[\]]", "", pair[1]).strip()
+    for key in found:
+        if not _KEY.fullmatch(key):
+            raise UsageError(f"Invalid character found for config key: {key}")
     return found
 
 
@@ -225,43 +304,69 @@ def _without_secrets(arguments: Sequence[str]) -> str:
     return text
 
 
-def _alter(cluster: ClusterClient, entities: list[tuple[str, str | None, bool]], options: argparse.Namespace) -> None:
-    if options.add_config and options.add_config_file:
-        raise UsageError("Only one of --add-config or --add-config-file must be specified.")
+def _alter(cluster: ClusterClient, entities: list[Entity], options: argparse.Namespace) -> None:
     added = parse_added(options.add_config, options.add_config_file)
-    deleted = [item.strip() for item in (options.delete_config or "").split(",") if item.strip()]
-    if not added and not deleted:
-        raise UsageError("At least one of --add-config, --add-config-file, or --delete-config must be specified with --alter")
+    deleted = [item.strip() for text in options.delete_config for item in text.split(",") if item.strip()]
     both = [key for key in deleted if key in added]
     if both:
         raise UsageError(f"Found config(s) that are both added and deleted: {','.join(both)}")
-    if entities[0][0] in QUOTA_TYPES:
+    kind, name, _default = entities[0]
+    if kind in QUOTA_TYPES:
+        _check_quota_keys(entities, added, deleted)
         _alter_quotas(cluster, entities, added, deleted)
     else:
-        ((kind, name, default),) = entities
-        if name is None and not (default and kind == "brokers"):
-            raise UsageError(f"An entity name must be specified with --alter of {kind}")
-        changes = [(key, AlterConfigOp.SET, value) for key, value in added.items()]
-        alter_configs(cluster, KINDS[kind], name or "", [*changes, *[(key, AlterConfigOp.DELETE, None) for key in deleted]])
-    kind, name, _default = entities[0]
-    if name is not None:
+        if kind == "broker-loggers":
+            known = {str(entry.name) for entry in describe_configs(cluster, KINDS[kind], name or "")}
+            unknown = [key for key in (*deleted, *added) if key not in known]
+            if unknown:
+                raise ToolError(f"Invalid broker logger(s): {','.join(unknown)}")
+        changes: list[tuple[str, AlterConfigOp, str | None]] = [(key, AlterConfigOp.DELETE, None) for key in deleted]
+        changes += [(key, AlterConfigOp.SET, value) for key, value in added.items()]
+        alter_configs(cluster, KINDS[kind], name or "", changes)
+    if name:
         click.echo(f"Completed updating config for {_one(kind)} {name}.")
     else:
         click.echo(f"Completed updating default config for {kind} in the cluster.")
 
 
-def _alter_quotas(
-    cluster: ClusterClient, entities: list[tuple[str, str | None, bool]], added: dict[str, str], deleted: list[str]
-) -> None:
-    scram = [key for key in (*added, *deleted) if key in NUMBERS]
-    if scram:
-        _alter_scram(cluster, entities, added, deleted)
+def _check_quota_keys(entities: list[Entity], added: dict[str, str], deleted: list[str]) -> None:
+    kinds = [kind for kind, _name, _default in entities]
+    if kinds == ["ips"]:
+        unknown = [key for key in (*added, *deleted) if key not in IP_QUOTAS]
+        if unknown:
+            raise ToolError(
+                "Only connection quota configs can be added for 'ips' using --bootstrap-server. Unexpected config names: "
+                f"{','.join(unknown)}"
+            )
         return
-    entity: dict[str, str | None] = {}
-    for kind, name, default in entities:
-        if name is None and not default:
-            raise UsageError(f"An entity name must be specified with --alter of {kind}")
-        entity[QUOTA_TYPES[kind]] = name
+    of, what, known = "users", "quota and SCRAM credential", {*CLIENT_QUOTAS, *NUMBERS}
+    if "clients" in kinds:
+        of, what, known = "clients", "quota", {*CLIENT_QUOTAS}
+    for done, called, keys in (("added", "Set", [*added]), ("deleted", "ArrayBuffer", deleted)):
+        unknown = [key for key in keys if key not in known]
+        if unknown:
+            raise ToolError(
+                f"Only {what} configs can be {done} for '{of}' using --bootstrap-server. Unexpected config names: "
+                f"{called}({', '.join(unknown)})"
+            )
+    if any(key in NUMBERS for key in (*added, *deleted)):
+        if not entities[0][1]:
+            raise ToolError(
+                "The use of --entity-default or --user-defaults is not allowed with User SCRAM Credentials using "
+                "--bootstrap-server."
+            )
+        if any(key in CLIENT_QUOTAS for key in (*added, *deleted)):
+            raise ToolError(
+                "Cannot alter both quota and SCRAM credential configs simultaneously for 'users' using --bootstrap-server."
+            )
+
+
+def _alter_quotas(cluster: ClusterClient, entities: list[Entity], added: dict[str, str], deleted: list[str]) -> None:
+    user = entities[0][1]
+    if user and any(key in NUMBERS for key in (*added, *deleted)):
+        _alter_scram(cluster, user, added, deleted)
+        return
+    entity: dict[str, str | None] = {QUOTA_TYPES[kind]: name or None for kind, name, _default in entities}
     exact = [(kind, 1 if name is None else 0, name) for kind, name in entity.items()]
     present = next((values for _entity, values in describe_quotas(cluster, exact, strict=True)), {})
     missing = [key for key in deleted if key not in present]
@@ -277,18 +382,9 @@ def _alter_quotas(
     alter_quotas(cluster, entity, ops)
 
 
-def _alter_scram(
-    cluster: ClusterClient, entities: list[tuple[str, str | None, bool]], added: dict[str, str], deleted: list[str]
-) -> None:
-    if any(key not in NUMBERS for key in (*added, *deleted)):
-        raise ToolError("Cannot alter both quota and SCRAM credential configs simultaneously for user entities.")
-    ((kind, name, _default), *more) = entities
-    if kind != "users" or more:
-        raise ToolError("SCRAM credentials can only be altered for users")
-    if name is None:
-        raise ToolError("The use of --entity-default or --user-defaults is not allowed with User SCRAM Credentials.")
+def _alter_scram(cluster: ClusterClient, user: str, added: dict[str, str], deleted: list[str]) -> None:
     wanted = {NUMBERS[key]: _credential(key, text) for key, text in added.items()}
-    alter_scram(cluster, name, [NUMBERS[key] for key in deleted], wanted)
+    alter_scram(cluster, user, [NUMBERS[key] for key in deleted], wanted)
 
 
 def _credential(mechanism: str, text: str) -> tuple[int, str]:

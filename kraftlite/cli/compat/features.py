@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import re
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
@@ -90,11 +91,11 @@ def _updates(options: argparse.Namespace) -> tuple[list[Update], FeatureUpgradeT
     elif options.release_version is not None:
         if options.metadata is not None or options.feature:
             raise ToolError("Can not specify `release-version` with other feature flags.")
-        updates = _known(lambda: release_updates(_name(options.release_version), kind))
+        updates = _known(lambda: release_updates(release_name(options.release_version), kind))
     else:
         if options.metadata is not None:
             click.echo(" `metadata` flag is deprecated and may be removed in a future release.")
-            updates.append((METADATA_VERSION, _known(lambda: level_of(METADATA_VERSION, _name(options.metadata)))))
+            updates.append((METADATA_VERSION, _known(lambda: level_of(METADATA_VERSION, release_name(options.metadata)))))
         updates += [_name_and_level(item) for item in options.feature]
     named = set()
     for name, level in updates:
@@ -118,7 +119,7 @@ def _known(find: Callable[[], R]) -> R:
         raise ToolError(str(error)) from None
 
 
-def _name(text: str) -> str:
+def release_name(text: str) -> str:
     """A release or a version by its name: Kafka's tools take no number here."""
     if text.isdecimal():
         names = ", ".join(version.name for version in METADATA_VERSIONS.values())
@@ -126,15 +127,20 @@ def _name(text: str) -> str:
     return text
 
 
+def java_short(text: str) -> int | None:
+    """Read a number as Java's Short.parseShort does; None: there is none."""
+    if not (text.isascii() and re.fullmatch(r"[+-]?[0-9]{1,20}", text)):
+        return None
+    level = int(text)
+    return level if -MAX_INT16 - 1 <= level <= MAX_INT16 else None
+
+
 def _name_and_level(item: str) -> Update:
     name, equals, text = item.partition("=")
     if not equals:
         raise ToolError(f"Can't parse feature=level string {item}: equals sign not found.")
-    try:
-        level = int(text.strip())
-    except ValueError:
-        level = MAX_INT16 + 1
-    if not -MAX_INT16 - 1 <= level <= MAX_INT16:
+    level = java_short(text.strip())
+    if level is None:
         raise ToolError(f"Can't parse feature=level string {item}: unable to parse {text.strip()} as a short.")
     return name.strip(), level
 
@@ -142,7 +148,7 @@ def _name_and_level(item: str) -> Update:
 def version_mapping(release: str | None) -> int:
     """Print the levels that belong to a release."""
     shown = release or METADATA_VERSIONS[LATEST_METADATA_VERSION].name
-    level = _known(lambda: level_of(METADATA_VERSION, _name(shown)))
+    level = _known(lambda: level_of(METADATA_VERSION, release_name(shown)))
     click.echo(f"{METADATA_VERSION}={level} ({shown})")
     for name in DEFAULT_LEVELS:
         click.echo(f"{name}={default_level(name, level)}")

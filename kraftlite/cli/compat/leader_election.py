@@ -26,16 +26,16 @@ def run(arguments: Sequence[str]) -> int:
     options = parser.read(arguments)
     kind = str(options.election_type or "").upper()
     if not kind:
-        raise UsageError('Missing required option(s): "election-type"')
+        raise UsageError("Missing required option(s): election-type")
     if kind not in ElectionType.__members__:
         raise UsageError(f"Cannot parse argument '{options.election_type}' of option election-type")
     chosen = [options.topic is not None, options.all_topic_partitions, options.path_to_json_file is not None]
     if sum(chosen) != 1:
-        raise UsageError(
-            'One and only one of the following options is required: "topic", "all-topic-partitions", "path-to-json-file"'
-        )
-    if (options.topic is None) != (options.partition is None):
-        raise UsageError("--partition is required with --topic, and only with it")
+        raise UsageError("One and only one of the following options is required: topic, all-topic-partitions, path-to-json-file")
+    if options.topic is not None and options.partition is None:
+        raise UsageError("Missing required option(s): partition")
+    if options.topic is None and options.partition is not None:
+        raise UsageError("Option partition is only allowed if topic is used")
     wanted: list[Partition] | None = None
     if options.path_to_json_file is not None:
         wanted = read_partitions(options.path_to_json_file)
@@ -55,14 +55,14 @@ def read_partitions(path: str) -> list[Partition]:
     twice = named_twice(found)
     if twice:
         raise ToolError(
-            f"Replica election data contains duplicate partitions: {','.join(f'{topic}-{index}' for topic, index in twice)}"
+            f"Replica election data contains duplicate partitions: [{', '.join(f'{topic}-{index}' for topic, index in twice)}]"
         )
-    if not found:
-        raise ToolError("Replica election data is empty")
     return found
 
 
 def _elect(cluster: ClusterClient, kind: str, wanted: list[Partition] | None) -> int:
+    if wanted == []:
+        return 0  # as Kafka's: nobody is asked for, which is done
     results = elect_leaders(cluster, int(ElectionType[kind]), wanted)
     by_code: dict[str, list[str]] = {"done": [], "noop": []}
     failed = {}

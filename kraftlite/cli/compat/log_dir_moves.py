@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import click
 
-from kraftlite.cli.compat.tool import ToolError
+from kraftlite.cli.compat.tool import Terse, ToolError
 from kraftlite.cli.partition_lists import numbers_of, partition_of, read_rows, texts_of
 from kraftlite.client.admin import Partition, alter_replica_log_dirs, describe_log_dirs
 from kraftlite.client.cluster import ClusterClient
@@ -29,7 +29,8 @@ def read_directories(path: str) -> dict[Replica, str]:
     found: dict[Replica, str] = {}
     try:
         rows = [
-            (partition_of(row), numbers_of(row, "replicas"), texts_of(row, "log_dirs")) for row in read_rows(path, "partitions")
+            (partition_of(row), numbers_of(row, "replicas"), texts_of(row, "log_dirs"))
+            for row in read_rows(path, "partitions", version=1)
         ]
     except ValueError as error:
         raise ToolError(f"{path}: not a valid reassignment: {error}") from None
@@ -37,8 +38,8 @@ def read_directories(path: str) -> dict[Replica, str]:
         directories = named or [ANY] * len(replicas)
         if len(replicas) != len(directories):
             raise ToolError(
-                f"Size of replicas list {replicas} is different from size of log dirs list {directories} for partition "
-                f"{topic}-{index}"
+                f"Size of replicas list {replicas} is different from size of log dirs list [{', '.join(directories)}] for "
+                f"partition {topic}-{index}"
             )
         for broker, directory in zip(replicas, directories, strict=True):
             if directory != ANY:
@@ -84,7 +85,7 @@ def start(cluster: ClusterClient, wanted: Mapping[Replica, str], timeout_ms: int
         left = {replica: left[replica] for replica in later}
         if left and time.monotonic() >= deadline:
             names = ",".join(map(_name, sorted(left)))
-            raise ToolError(f"Timed out before log directory move{_plural(left)} could be started for: {names}")
+            raise Terse(f"Timed out before log directory move{_plural(left)} could be started for: {names}")
         if left:
             time.sleep(0.1)
     for (topic, index), broker in sorted(wanted):
@@ -135,8 +136,8 @@ def _state(partition: Partition, broker: int, target: str, directories: Sequence
     current, copy = _places(partition, directories)
     if current is None:
         where = f"Partition {name} is not found in any live log dir on broker {broker}."
-        return f"{where} There is likely an offline log dir on the broker.", False
-    if current == target:
+        return f"{where} There is likely an offline log directory on the broker.", False
+    if copy is None and current == target:
         return f"Reassignment of replica {replica} completed successfully.", True
     if copy == target:
         return f"Reassignment of replica {replica} is still in progress.", False

@@ -7,11 +7,10 @@ from collections.abc import Sequence
 
 import click
 
-from kraftlite.cli.compat.features import feature_dependencies, version_mapping
+from kraftlite.cli.compat.features import feature_dependencies, java_short, release_name, version_mapping
 from kraftlite.cli.compat.tool import Parser, ToolError, UsageError
 from kraftlite.cli.features import level_of, level_text
-from kraftlite.metadata.features import KRAFT_VERSION, METADATA_VERSION
-from kraftlite.model.limits import MAX_INT16
+from kraftlite.metadata.features import KRAFT_VERSION, METADATA_VERSION, METADATA_VERSIONS, supported_range
 
 
 def _parser() -> Parser:
@@ -42,7 +41,7 @@ def run(arguments: Sequence[str]) -> int:
     if options.command == "version-mapping":
         return version_mapping(options.release_version)
     if options.command == "feature-dependencies":
-        return feature_dependencies(options.feature)
+        return _dependencies(options.feature)
     from kraftlite.cli import nodes
 
     if options.command == "random-uuid":
@@ -52,6 +51,22 @@ def run(arguments: Sequence[str]) -> int:
     if options.command == "info":
         return _invoke(nodes.storage_info, ["--config", options.config])
     return _format(options)
+
+
+def _dependencies(items: Sequence[str]) -> int:
+    """As those of kafka-features, which says of what it cannot read something else."""
+    for item in items:
+        name, equals, text = item.partition("=")
+        if not equals:
+            raise ToolError(f"Invalid feature format: {item}. Expected format: 'feature=version' (e.g. 'group.version=1')")
+        level = java_short(text.strip())
+        if level is None:
+            raise ToolError(f"Invalid version format: {text.strip()} for feature {name.strip()}")
+        known = supported_range(name.strip())
+        if known is not None and name.strip() != METADATA_VERSION and not known.min_level <= level <= known.max_level:
+            raise ToolError(f"Feature level {level} is not supported for feature {name.strip()}")
+        feature_dependencies([item])
+    return 0 if items else feature_dependencies(items)
 
 
 def _format(options: argparse.Namespace) -> int:
@@ -68,21 +83,34 @@ def _format(options: argparse.Namespace) -> int:
     arguments += ["--initial-controllers", options.initial_controllers] if options.initial_controllers else []
     arguments += [f"--add-scram={item}" for item in options.add_scram]
     release = options.release_version
+    if release is not None:
+        try:
+            release = level_text(METADATA_VERSION, level_of(METADATA_VERSION, release_name(release)))
+        except ValueError as error:
+            raise ToolError(str(error)) from None
+    levels: dict[str, int] = {}
     for item in options.feature:
         name, equals, text = item.partition("=")
         if not equals:
             raise UsageError(f"Can't parse feature=level string {item}: equals sign not found.")
+        name, text = name.strip(), text.strip()
+        level = java_short(text)
+        if level is None:
+            raise UsageError(f"Can't parse feature=level string {item}: unable to parse {text} as a short.")
         if name != METADATA_VERSION:
-            if not (text.isascii() and text.isdecimal() and int(text) <= MAX_INT16):
-                raise UsageError(f"Can't parse feature=level string {item}: unable to parse {text} as a short.")
-            arguments += ["--kraft-version", text] if name == KRAFT_VERSION else [f"--feature={name}={text}"]
+            known = supported_range(name)
+            if level < 0 and known is not None:
+                raise ToolError(f"No feature:{name} with feature level {level}")
+            levels[name] = level
             continue
-        if release is not None:
-            raise UsageError(f"{METADATA_VERSION} is given both with --release-version and with --feature")
-        try:
-            release = level_text(name, level_of(name, text))
-        except ValueError as error:
-            raise ToolError(str(error)) from None
+        if options.release_version is not None:
+            raise ToolError(f"Use --release-version instead of --feature {METADATA_VERSION}=X to avoid ambiguity.")
+        if level not in METADATA_VERSIONS:
+            least, most = min(METADATA_VERSIONS), max(METADATA_VERSIONS)
+            raise ToolError(f"No MetadataVersion with feature level {level}. Valid feature levels are from {least} to {most}.")
+        release = METADATA_VERSIONS[level].name
+    for name, level in levels.items():
+        arguments += ["--kraft-version", str(level)] if name == KRAFT_VERSION else [f"--feature={name}={level}"]
     arguments += ["--release-version", release] if release else []
     return _invoke(nodes.format_storage, arguments)
 

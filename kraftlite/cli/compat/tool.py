@@ -1,7 +1,8 @@
 """The parts that the tools share: how options are read, and how a tool ends.
 
-Options are read as Kafka's tools read them: `--name value` or `--name=value`, and a name may be shortened while it is unique. An
-option that a tool does not have is an error that names it.
+Options are read as Kafka's tools read them: `--name value` or `--name=value`. With some of the tools a name may be shortened
+while it is unique, and the last value of an option counts; with the others an option that has one value is given once. An option
+that a tool does not have is an error that names it.
 """
 
 from __future__ import annotations
@@ -27,6 +28,22 @@ if TYPE_CHECKING:
     from kraftlite.client.cluster import ClusterClient
 
 
+_SHORTENED: Final = frozenset(
+    {
+        "kafka-cluster",
+        "kafka-features",
+        "kafka-metadata-quorum",
+        "kafka-metadata-shell",
+        "kafka-producer-perf-test",
+        "kafka-storage",
+        "kafka-transactions",
+        "kafka-verifiable-consumer",
+        "kafka-verifiable-producer",
+    }
+)
+"""The tools that Kafka's use argparse4j for, and joptsimple for the others."""
+
+
 class UsageError(Exception):
     """Wrong options: the message and the usage on standard error, status 1."""
 
@@ -35,12 +52,37 @@ class ToolError(Exception):
     """A refusal by the cluster, or because of the user's data. The message is that of Kafka's exception."""
 
 
+class Terse(ToolError):
+    """A message that says all: Kafka's tool prints it without what goes before other errors."""
+
+
+class _Once(argparse.Action):
+    """An option with one value: given twice it is refused, as by Kafka's tools, and no value is dropped."""
+
+    def __call__(self, parser: object, namespace: argparse.Namespace, values: object, option: str | None = None) -> None:
+        given = vars(namespace).setdefault("_given", set())
+        if self.dest in given:
+            name = self.option_strings[-1].lstrip("-")
+            raise UsageError(f"Found multiple arguments for option {name}, but you asked for only one")
+        given.add(self.dest)
+        setattr(namespace, self.dest, values)
+
+
 class Parser(argparse.ArgumentParser):
     """An option parser whose errors are UsageError."""
 
     def __init__(self, tool: str, about: str = "", **more: Any) -> None:
         more.pop("prog", None)  # argparse's idea of what a subcommand is called
-        super().__init__(prog=tool, description=about or None, formatter_class=argparse.RawDescriptionHelpFormatter, **more)
+        shortened = tool.partition(" ")[0] in _SHORTENED
+        super().__init__(
+            prog=tool,
+            description=about or None,
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+            allow_abbrev=shortened,
+            **more,
+        )
+        if not shortened:
+            self.register("action", None, _Once)
 
     def error(self, message: str) -> NoReturn:
         raise UsageError(message)

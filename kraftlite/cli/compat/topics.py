@@ -66,6 +66,9 @@ def _read(arguments: Sequence[str]) -> argparse.Namespace:
     for name, actions in allowed.items():
         if getattr(options, name) and action not in actions:
             raise UsageError(f'Option "[{name.replace("_", "-")}]" can\'t be used with option "[{action}]"')
+    for name in FILTERS if options.topics_with_overrides else ():
+        if getattr(options, name):
+            raise UsageError(f'Option "[{name.replace("_", "-")}]" can\'t be used with option "[topics-with-overrides]"')
     if action == "create" and options.replica_assignment and (options.partitions or options.replication_factor):
         used = "partitions" if options.partitions else "replication-factor"
         raise UsageError(f'Option "[replica-assignment]" can\'t be used with option "[{used}]"')

@@ -7,9 +7,11 @@ from types import SimpleNamespace as Of
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 
-from kraftlite.cli.compat.log_dir_moves import under_way
-from kraftlite.cli.compat.reassign_partitions import take_back
+from kraftlite.cli.compat.log_dir_moves import under_way, verify
+from kraftlite.cli.compat.reassign_partitions import moves_of, take_back
+from kraftlite.cli.main import cli
 from kraftlite.client.admin import alter_reassignments
 from kraftlite.model.errors import ErrorCode
 
@@ -56,7 +58,7 @@ def test_what_does_not_move_stays(capsys: pytest.CaptureFixture[str]) -> None:
     cluster: Any = Cluster(copy=False)
     take_back(cluster, [REPLICA], None)
     assert cluster.asked == []
-    assert capsys.readouterr().out == "None of the specified partition moves are active.\n"
+    assert capsys.readouterr().out == "None of the specified partition moves are active."
 
 
 @pytest.mark.parametrize("any_factor", [True, False])
@@ -66,3 +68,43 @@ def test_the_number_of_replicas_may_be_kept(any_factor: bool) -> None:
     assert answer == {("t", 0): (ErrorCode.NONE, None)}
     ((key, version, values),) = cluster.asked
     assert (key, version, values.get("allow_replication_factor_change", True)) == (45, 0 if any_factor else 1, any_factor)
+
+
+def test_a_move_to_elsewhere_is_under_way_even_where_the_replica_is_where_it_should_be(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    cluster: Any = Cluster(copy=True)
+    assert not verify(cluster, {REPLICA: "/a"})
+    assert capsys.readouterr().out == "Partition t-0 on broker 1 is being moved to log dir /b instead of /a.\n"
+
+
+def test_a_throttle_of_a_moving_partition_holds_for_the_replicas_that_are_being_added() -> None:
+    """With --additional the throttle is set again: the replicas of the partition are then those of before and after."""
+    moving = {("t", 0): Of(replicas=[3, 1, 2], adding_replicas=[3], removing_replicas=[2])}
+    assert moves_of(moving, {("t", 0): [3, 1]}, {("t", 0): [3, 1, 2]}) == {("t", 0): ({1, 2}, {3})}
+
+
+def test_a_throttle_goes_on_for_the_partitions_that_are_moving_already() -> None:
+    """The throttled replicas of a topic are one list, which each call writes anew."""
+    moving = {("t", 1): Of(replicas=[3, 1], adding_replicas=[3], removing_replicas=[1])}
+    moves = moves_of(moving, {("t", 0): [2]}, {("t", 0): [1]})
+    assert moves == {("t", 0): ({1}, {2}), ("t", 1): ({1}, {3})}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ("--list --verify", "exactly one action: --generate, --execute, --verify, --cancel, --list"),
+        ("--list --throttle 5", 'Option "[throttle]" can\'t be used with action "[list]"'),
+        ("--list --reassignment-json-file f", 'Option "[reassignment-json-file]" can\'t be used with action "[list]"'),
+        ("--verify --reassignment-json-file f --additional", 'Option "[additional]" can\'t be used with action "[verify]"'),
+        ("--execute --reassignment-json-file f --preserve-throttles", "can't be used with action"),
+        ("--generate --topics-to-move-json-file f", 'Missing required argument "[broker-list]"'),
+        ("--bootstrap-controller x:1 --verify --reassignment-json-file f", 'Option "[bootstrap-controller]" can\'t be used'),
+        ("--bootstrap-controller x:1 --bootstrap-server y:1 --list", "Please don't specify both"),
+    ],
+)
+def test_options_that_do_not_fit_the_action_are_refused(arguments: str, said: str) -> None:
+    result = CliRunner().invoke(cli, ["compat", "kafka-reassign-partitions", *arguments.split()])
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert said in result.stderr
