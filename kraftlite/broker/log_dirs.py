@@ -112,7 +112,8 @@ class LogDirs:
         count = await loader.load(is_ours, hosted or {})
         for state in self._dirs:
             for tp, log in state.logs.items():
-                log.clean_offset = state.clean_offsets.get(tp)
+                progress = state.clean_offsets.get(tp)
+                log.clean_offset = progress if progress is None or progress <= log.leo else None  # else a power cut took the rest
                 self._adopt(state, tp, log)
                 if log.deleted:
                     self.purge_soon(log)

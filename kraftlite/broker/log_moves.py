@@ -199,10 +199,14 @@ class LogMoves:
         elif self._diverging(copy, current) is not None:
             self._cut(copy, current)
             return True
+        self._follow_start(copy, current)
+        return bool(data)
+
+    @staticmethod
+    def _follow_start(copy: Log, current: Log) -> None:
         copy.update_hw(min(current.hw, copy.leo))
         if copy.log_start_offset < current.log_start_offset <= copy.hw:
             copy.increment_log_start(current.log_start_offset, "the replica's log start")
-        return bool(data)
 
     @staticmethod
     def _cut(copy: Log, current: Log) -> None:
@@ -254,6 +258,7 @@ class LogMoves:
             for epoch, offset in current.epoch_entries:
                 if copy.latest_epoch is None or epoch > copy.latest_epoch:
                     copy.assign_epoch_start(epoch, offset)
+            self._follow_start(copy, current)  # a copy that a start has opened begins with its first segment
             copy.rename_directory(target.file(str(tp)))
             disk.sync_dir(target.path)
         except OSError as error:

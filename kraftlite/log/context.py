@@ -118,7 +118,7 @@ class LogContext:
     recovery_point: int
     """Everything below it is durable."""
     clean_offset: int | None = None
-    """Everything below it was compacted. None: nothing was. The owner keeps it over restarts."""
+    """Everything below it was compacted, never more than there is. None: nothing was. The owner keeps it over restarts."""
 
     in_flight: InFlightFlushes = field(default_factory=InFlightFlushes)
     settled: bool
@@ -166,6 +166,8 @@ class LogContext:
         start, hw, leo = self.log_start_offset, self.hw, self.leo
         assert 0 <= start <= hw <= leo, f"{self.tp}: not log start {start} <= HW {hw} <= LEO {leo}"
         assert 0 <= self.recovery_point <= leo, f"{self.tp}: recovery point {self.recovery_point} outside [0, LEO {leo}]"
+        clean = self.clean_offset
+        assert clean is None or clean <= leo, f"{self.tp}: compacted up to {clean}, the log ends at {leo}"
         segments = self.segments
         if len(segments) > 1:
             bases = self.segment_base_offsets

@@ -91,6 +91,11 @@ class Guards:
             f"producer {header.producer_id} with epoch {header.producer_epoch} has no open transaction in this partition",
         )
 
+    def check_leadership(self, leader_epoch: int | None) -> None:
+        """Raise AssertionError when a guard was made under another leadership than that of now. None: there is none."""
+        other = next((it for it in self.by_producer.items() if it[1].leader_epoch != leader_epoch), None)
+        assert other is None, f"producer {other[0]} has a guard of leader epoch {other[1].leader_epoch}, now is {leader_epoch}"
+
     def check_sequence(self, header: BatchHeader, *, known: bool) -> None:
         """Refuse a batch that would hide one with a lower sequence: OUT_OF_ORDER_SEQUENCE_NUMBER (TP-10, TP-11).
 

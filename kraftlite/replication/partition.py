@@ -127,6 +127,7 @@ class Partition:
         """Raise AssertionError when an invariant does not hold. `producers`: see `Log`."""
         if self.log is not None:
             self.log.check(producers=producers)
+            self.log.check_guards(None if self.leader is None else self.leader_epoch)
         self.check_role()
 
     def check_role(self) -> None:

@@ -30,6 +30,8 @@ PLACE_FAULTS: Final = ("dir-no-inodes",)
 """Drawn by `log_dir_faults`, from a random stream of their own."""
 START_FAULTS: Final = ("false-starts",)
 """Drawn by `start_faults`, from a random stream of their own."""
+SWAP_FAULTS: Final = ("power-mid-swap",)
+"""Drawn by `swap_faults`, from a random stream of their own."""
 QUORUM_FAULTS: Final = ("new-disk", "new-port", "retire-broker", "add-voter", "remove-voter", "upgrade-voters")
 """Drawn by `membership_scenes`, from a random stream of their own. The last four are the administrator's."""
 LEVEL_FAULTS: Final = ("old-software", "raise-level")
@@ -45,7 +47,7 @@ AMBUSHES: Final = tuple(
 """Each waits for a step of a transaction, or of a change of the voters. Drawn by `transaction_scenes` and `membership_scenes`,
 from random streams of their own."""
 ONE_TARGET: Final = frozenset(
-    {*NODE_FAULTS, *DISK_FAULTS, *CLOCK_FAULTS, "cut-quorum", "damage", *PLACE_FAULTS, *START_FAULTS}
+    {*NODE_FAULTS, *DISK_FAULTS, *CLOCK_FAULTS, "cut-quorum", "damage", *PLACE_FAULTS, *START_FAULTS, *SWAP_FAULTS}
     | {*SLOW_FAULTS, *TORN_FAULTS, *DIRECTORY_FAULTS, *FILE_FAULTS, *QUORUM_FAULTS[:-1], "old-software"}
 )
 TWO_TARGETS: Final = frozenset({*LINK_FAULTS, "late", "hold"})

@@ -6,7 +6,16 @@ import random
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from kraftlite.sim import elr_scenes, level_scenes, log_dir_faults, membership_scenes, start_faults, transaction_scenes, troubles
+from kraftlite.sim import (
+    elr_scenes,
+    level_scenes,
+    log_dir_faults,
+    membership_scenes,
+    start_faults,
+    swap_faults,
+    transaction_scenes,
+    troubles,
+)
 from kraftlite.sim.fault_plan import ALL_FAULTS, GROUP_FAULTS, LINK_FAULTS, FaultPlan
 from kraftlite.sim.scenes import draw_late_scene, draw_scenes
 from kraftlite.sim.shape import NAMED, Shape
@@ -24,6 +33,8 @@ def draw_all(seed: int, shape: Shape, duration_ms: int, theme: str = PLAIN) -> t
         later = log_dir_faults.draw(seed, shape, duration_ms)
     if theme in (LOGS, TROUBLES):
         later += start_faults.draw(seed, shape, duration_ms)
+    if theme == LOGS:
+        later += swap_faults.draw(seed, shape, duration_ms)
     if theme in (TRANSACTIONS, SINK):
         later = transaction_scenes.draw(seed, shape, duration_ms)
     if theme == MEMBERSHIP:

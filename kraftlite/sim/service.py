@@ -45,6 +45,7 @@ class FetchAsk:
     max_bytes: int
     read_committed: bool = False
     rack: str | None = None
+    min_bytes: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,7 +145,7 @@ class _Service:
         call = FetchCall(
             replica_id=CONSUMER,
             max_wait_ms=ask.max_wait_ms,
-            min_bytes=1,
+            min_bytes=ask.min_bytes,
             max_bytes=ask.max_bytes,
             isolation_level=int(ask.read_committed),
             read_committed=ask.read_committed,

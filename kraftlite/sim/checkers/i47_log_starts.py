@@ -9,6 +9,7 @@ from kraftlite.model.ids import METADATA_TOPIC, NodeId
 from kraftlite.model.topic_partition import TopicPartition
 from kraftlite.replication.api import DeleteRecordsResult
 from kraftlite.runtime.trace import TraceEvent
+from kraftlite.runtime.trace.broker import ReplicaMoved
 from kraftlite.runtime.trace.log import LogOpened, LogRestarted, LogStartAdvanced, SegmentDeleted
 from kraftlite.sim.checkers.base import Checker, World
 from kraftlite.sim.checkers.log_files import running_log
@@ -25,8 +26,8 @@ class LogStartsFollow(Checker):
     """A log start moves up to what a client asked to delete at this leader; to a log start that another replica had; or to the
     end of a segment that retention deleted (invariant 46 judges that). In one incarnation it never goes back, nor beyond the HW.
     After a restart it is not below what its broker, as leader, answered to a DeleteRecords, nor, after a clean stop, below what
-    it was (LG-40). DeleteRecords succeeds when every live replica has moved at least to the offset that was asked for, and to the
-    low watermark that is answered (RP-17)."""
+    it was (LG-40); nor in another directory of its broker below what it was (JB-11). DeleteRecords succeeds when every live
+    replica has moved at least to the offset that was asked for, and to the low watermark that is answered (RP-17)."""
 
     numbers: ClassVar[tuple[int, ...]] = (47,)
 
@@ -55,6 +56,17 @@ class LogStartsFollow(Checker):
         elif kind is LogOpened or kind is LogRestarted:
             assert isinstance(event, LogOpened | LogRestarted)
             self._placed(node, event)
+        elif kind is ReplicaMoved:
+            assert isinstance(event, ReplicaMoved)
+            self._moved(node, event)
+
+    def _moved(self, node: SimHost, event: ReplicaMoved) -> None:
+        log, known = running_log(node, event.tp), self._starts.get((node.node_id, event.tp), 0)
+        if log is not None and log.log_start_offset < known:
+            self.fail(
+                f"{event.tp} on node {node.node_id} begins at {log.log_start_offset} in {event.target}; in {event.source} it "
+                f"began at {known}"
+            )
 
     def _placed(self, node: SimHost, event: LogOpened | LogRestarted) -> None:
         key = (node.node_id, event.tp)

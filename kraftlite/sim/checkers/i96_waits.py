@@ -7,11 +7,14 @@ from typing import ClassVar, Final
 
 from kraftlite.broker.lifecycle_core import BrokerState
 from kraftlite.log.batch import HEADER_BYTES, parse_header
-from kraftlite.model.limits import RAFT_FETCH_MAX_WAIT_MS
+from kraftlite.model.errors import ErrorCode
+from kraftlite.model.limits import MAX_INT32, MIB, RAFT_FETCH_MAX_WAIT_MS
 from kraftlite.model.messages.methods import ADD_VOTER, RAFT_FETCH, REMOVE_VOTER, REPLICA_FETCH
 from kraftlite.model.messages.raft import AddVoterRequest, RaftFetchRequest, RemoveVoterRequest
 from kraftlite.model.messages.replica import ReplicaFetchRequest
+from kraftlite.replication.api import FetchResult
 from kraftlite.sim.checkers.base import Checker, World
+from kraftlite.sim.checkers.log_files import running_log
 from kraftlite.sim.service import FETCH, PRODUCE, FetchAsk, ProduceAsk
 from kraftlite.sim.services.admin import TENANT_PRODUCE, TENANT_TIMEOUT_MS, TenantAsk
 from kraftlite.sim.services.logs import DELETE_RECORDS, DeleteAsk
@@ -29,10 +32,13 @@ deadline is to be found."""
 @dataclass(slots=True)
 class _Wait:
     boots: int
+    arrived_us: int
     since_us: int
     limit_ms: int
     lost_us: int = 0
     """For how long, in time that counts, its replica has not led here: removed, offline, or the follower of another one."""
+    enough_us: int = 0
+    """For how long, in the same time, the replica has had for a fetch what it waits for."""
 
 
 class WaitsEnd(Checker):
@@ -42,6 +48,9 @@ class WaitsEnd(Checker):
     node runs: not while it is paused or its processor is slow.
 
     A produce does not wait for that where its replica leads no more: it is answered then (RP-09).
+
+    A client's fetch waits no longer than for its least bytes, and no answer without an error comes in the first third of its time
+    that has less and says nothing else (CP-18).
 
     A batch of a transaction may wait for its coordinator before it is appended, and is left out.
     """
@@ -59,7 +68,7 @@ class WaitsEnd(Checker):
         limit_ms = _limit_ms(exchange, self.world.nodes[exchange.target])
         if limit_ms is not None and exchange not in self._waits:
             boots = self.world.nodes[exchange.target].boots
-            self._waits[exchange] = _Wait(boots, self._now_us(), limit_ms)
+            self._waits[exchange] = _Wait(boots, self._now_us(), self._now_us(), limit_ms)
 
     def on_step(self, node: SimHost) -> None:
         now_us = self._now_us()
@@ -86,6 +95,8 @@ class WaitsEnd(Checker):
                     )
                 if isinstance(exchange.request, ProduceAsk | TenantAsk):
                     self._check_led(node, exchange.request, wait, passed_us)
+                elif isinstance(exchange.request, FetchAsk):
+                    self._check_woken(node, exchange.request, wait, passed_us)
         for exchange in over:
             del self._waits[exchange]
 
@@ -100,6 +111,46 @@ class WaitsEnd(Checker):
         if wait.lost_us * (1_000_000 + node.slowest_ppm) > PATIENCE_MS * 1_000 * 1_000_000:
             lost_ms = wait.lost_us // 1000
             self.fail(f"node {node.node_id} has led {ask.tp} no more for {lost_ms} ms, and a produce waits there still")
+
+    def _check_woken(self, node: SimHost, ask: FetchAsk, wait: _Wait, passed_us: int) -> None:
+        readable = _readable(node, ask)
+        if readable is None or readable < min(ask.min_bytes, ask.max_bytes):
+            wait.enough_us = 0
+            return
+        wait.enough_us += passed_us
+        if wait.enough_us * (1_000_000 + node.slowest_ppm) > PATIENCE_MS * 1_000 * 1_000_000:
+            self.fail(
+                f"node {node.node_id} has had enough for a fetch for {wait.enough_us // 1000} ms, and it waits there still: {ask}"
+            )
+
+    def on_served(self, exchange: AnyExchange, response: object) -> None:
+        wait, ask = self._waits.get(exchange), exchange.request
+        if wait is None or not isinstance(ask, FetchAsk) or not isinstance(response, FetchResult):
+            return
+        if response.error is not ErrorCode.NONE or response.diverging is not None or response.preferred_read_replica is not None:
+            return
+        node, waited_us = self.world.nodes[exchange.target], self._now_us() - wait.arrived_us
+        readable = _readable(node, ask)
+        if 3 * waited_us < 1_000 * ask.max_wait_ms and readable is not None and readable < min(ask.min_bytes, ask.max_bytes):
+            self.fail(
+                f"node {node.node_id} answers a fetch after {waited_us // 1000} ms with {len(response.records)} bytes, and has "
+                f"{readable} for it: {ask}"
+            )
+
+
+def _readable(node: SimHost, ask: FetchAsk) -> int | None:
+    """The bytes that a fetch could get, if nothing but its least bytes counted; None when nothing is said of that. What goes on
+    in another segment is enough for any fetch."""
+    log = running_log(node, ask.tp)
+    if log is None or log.config.compacted or ask.offset < log.log_start_offset:
+        return None
+    bound = log.last_stable_offset if ask.read_committed else log.hw
+    if ask.offset >= bound:
+        return 0
+    if log.active_base_offset > ask.offset and bound > log.active_base_offset:
+        return MAX_INT32
+    with node.disk.undisturbed():
+        return len(log.read(ask.offset, MIB, up_to=bound))
 
 
 def _limit_ms(exchange: AnyExchange, node: SimHost) -> int | None:

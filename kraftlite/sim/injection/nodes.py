@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Final
 
+from kraftlite.log.cleaned import SWAP_SUFFIX
 from kraftlite.sim.fault_plan import FaultPlan
 from kraftlite.sim.injection.handler import Handler
 from kraftlite.simhost.host import SimHost
@@ -152,6 +154,36 @@ def power_mid_write(injector: Injector, plan: FaultPlan) -> None:
     disk.cut_mid_write = cut
 
 
+BOOT_MS: Final = 200
+"""The time for which a machine is dark that has lost power in the middle of a swap."""
+
+
+def power_mid_swap(injector: Injector, plan: FaultPlan) -> None:
+    """Once within the fault's time, the machine loses power while a compacted segment takes the place of others: at one of the
+    renames behind the first by which that is announced, `amount` says at which."""
+    node = injector.one(plan)
+    if node is None or not node.running:
+        return
+    disk, watched = node.disk, node.disk.on_renamed
+    here, until_us, begun, left = node.now, injector.cluster.loop.now_us() + 1000 * plan.for_ms, False, plan.amount
+
+    def renamed(source: str, target: str) -> None:
+        nonlocal begun, left
+        watched(source, target)
+        begun = begun or target.endswith(SWAP_SUFFIX)
+        if not begun or injector.over or node.now is not here or injector.cluster.loop.now_us() > until_us:
+            return
+        if left:
+            left -= 1
+            return
+        injector.note(f"power {node.node_id}, when {target} has its name")
+        injector.power_cut(node)
+        injector.boot_later(node, BOOT_MS)
+        raise OSError(errno.EIO, "the machine lost power during a swap", target)
+
+    disk.on_renamed = renamed
+
+
 KINDS: Final[Mapping[str, Handler]] = {
     "kill": kill,
     "power": power,
@@ -164,4 +196,5 @@ KINDS: Final[Mapping[str, Handler]] = {
     "slow-cpu": slow_cpu,
     "stutter": stutter,
     "power-mid-write": power_mid_write,
+    "power-mid-swap": power_mid_swap,
 }

@@ -1,7 +1,7 @@
 """Simulated administrators who move replicas between the log directories of their brokers.
 
-One takes some of it back. The other, in a third of the seeds, deletes a topic while its replicas are moved, and creates it again;
-its tenant writes to it and reads.
+One takes some of it back. Another one, in a third of the seeds, deletes a topic while its replicas are moved, and creates it
+again; its tenant writes to it and reads. In a third, somebody has records deleted of partitions whose replicas are moved.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from kraftlite.runtime.ports import TransportError
 from kraftlite.sim.client import SimAdmin, SimClient
 from kraftlite.sim.history import History
 from kraftlite.sim.services.directories import ALTER_DIR, AlterDirAsk
+from kraftlite.sim.services.logs import DELETE_RECORDS, DeleteAsk
 from kraftlite.sim.shape import TopicPlan
 from kraftlite.sim.workloads.admin import SimTenant
 from kraftlite.sim.workloads.admin_topics import NAMES
@@ -32,6 +33,8 @@ NUMBER: Final = 230
 TENANT_GAP_US: Final = 20_000
 GAPS_US: Final = (100_000, 400_000, 1_500_000)
 """The mean times between two wishes, one of which a seed takes."""
+DELETIONS_US: Final = (50_000, 200_000)
+"""The same between two looks of who deletes."""
 
 
 def reborn_comes_with(seed: int) -> bool:
@@ -42,6 +45,10 @@ def comes_to_deposed_leaders(seed: int) -> bool:
     return random.Random(f"directories/deposed/{seed}").randrange(3) == 0
 
 
+def deletes_amid_moves(seed: int) -> bool:
+    return random.Random(f"directories/deletions/{seed}").randrange(3) == 0
+
+
 def visit(
     cluster: SimCluster, history: History, partitions: Sequence[TopicPartition]
 ) -> Iterator[tuple[SimClient, Coroutine[None, None, None]]]:
@@ -50,6 +57,9 @@ def visit(
     if comes_to_deposed_leaders(cluster.seed):
         late = LateAdmin(cluster, NUMBER + 3, "moves-the-deposed", history)
         yield late, late.run()
+    if deletes_amid_moves(cluster.seed):
+        deleter = MovingDeleter(cluster, NUMBER + 4, "deletes-amid-moves", history)
+        yield deleter, deleter.run(deleter.rng.choice(DELETIONS_US))
     if reborn_comes_with(cluster.seed):
         other = RebornAdmin(cluster, NUMBER + 1, "reborn", history)
         yield other, other.run()
@@ -99,6 +109,33 @@ class LateAdmin(SimClient):
                 if partition.is_leader and known is not None and known.leader_epoch > partition.leader_epoch:
                     found.append((node, partition.tp, partition.leader_epoch))
         return found
+
+
+class MovingDeleter(SimClient):
+    """Has records deleted while a copy follows its replica, which has to take over the log start, too (JB-11, KIP-107). Never all
+    that there are: what the log ends with says that nothing behind it is lost."""
+
+    async def run(self, mean_gap_us: int) -> None:
+        while not self.stopping:
+            await self.pause(self.rng.randint(1, 2 * mean_gap_us))
+            found = self._moving()
+            if not found:
+                continue
+            tp, hw = found[self.rng.randrange(len(found))]
+            await self.refresh()
+            leader = await self.leader(tp)
+            if leader is None:
+                continue
+            timeout_ms = self.rng.choice((600, 2_000))
+            ask = DeleteAsk(tp, self.rng.choice((hw - 1, self.rng.randint(1, hw - 1))), timeout_ms)
+            with contextlib.suppress(TransportError, ApiError):
+                await self.call(leader, DELETE_RECORDS, ask, timeout_ms + 1_000)
+
+    def _moving(self) -> list[tuple[TopicPartition, int]]:
+        """Partitions of which a replica has a copy just now, and the HWs of those, at least 2."""
+        brokers = [it.node.broker for it in self.cluster.brokers if it.started and it.node and it.node.broker]
+        logs = [broker.log_dirs.get(copy.tp) for broker in brokers for _, copy, _ in broker.log_dirs.moves.copies()]
+        return [(log.tp, log.hw) for log in logs if log is not None and log.hw > 1]
 
 
 class RebornAdmin(SimAdmin):

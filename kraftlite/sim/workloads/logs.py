@@ -112,6 +112,11 @@ def draw_periods(rng: random.Random, *, forgets: bool = True) -> dict[str, str]:
     return found
 
 
+def elects_uncleanly(seed: int) -> bool:
+    """Return whether a replica that is behind may lead the topics: whoever has more cuts off also what it has compacted."""
+    return random.Random(f"logs/unclean/{seed}").randrange(5) == 0
+
+
 def draw_topics(rng: random.Random, brokers: int) -> list[TopicPlan]:
     found = []
     for name, policy in (("lc", "compact"), ("ld", "delete"), ("lb", "compact,delete")):
@@ -133,6 +138,8 @@ def visit(
 ) -> Iterator[tuple[SimClient, Coroutine[None, None, None]]]:
     rng = random.Random(f"logs/visit/{cluster.seed}")
     topics = draw_topics(rng, len(cluster.brokers))
+    if elects_uncleanly(cluster.seed):
+        topics = [replace(it, config={**it.config, "unclean.leader.election.enable": "true"}) for it in topics]
     mine = [TopicPartition(topic.name, index) for topic in topics for index in range(topic.partitions)]
     admin = LogsAdmin(cluster, NUMBER, "logs-admin", history)
     yield admin, admin.run(topics, rng.choice((500_000, 1_500_000, 4_000_000)))

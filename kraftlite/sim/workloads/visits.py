@@ -31,6 +31,7 @@ from kraftlite.sim.workloads import (
     stranger,
     throttles,
     transactions,
+    waiting,
 )
 
 if TYPE_CHECKING:
@@ -50,7 +51,7 @@ THEMED: Final[Mapping[str, tuple[Visit, ...]]] = {
     GROUPS: (groups.visit,),
     ADMIN: (admin.visit, moves.visit, throttles.visit),
     DIRECTORIES: (directories.visit, cordons.visit),
-    LOGS: (logs.visit, sessions.visit, racks.visit, deletions.visit),
+    LOGS: (logs.visit, sessions.visit, racks.visit, deletions.visit, waiting.visit),
     TRANSACTIONS: (transactions.visit, latest.visit),
     SINK: (sink.visit,),
     MEMBERSHIP: (membership.visit, brokers.visit, listeners.visit),

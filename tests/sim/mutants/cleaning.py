@@ -3,28 +3,31 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 
 from kraftlite.broker import log_cleaner, log_dirs
 from kraftlite.broker.log_dirs import LogDirs
 from kraftlite.broker.log_dirs_loading import LogLoader
 from kraftlite.broker.publisher import BrokerMetadataPublisher
-from kraftlite.log import batch, cleaner, compaction, recovery, retention, seek
+from kraftlite.log import batch, cleaner, compaction, leftovers, recovery, retention, seek
 from kraftlite.log.cleaned import CleanedSegment
 from kraftlite.log.compaction import BatchFilter
 from kraftlite.log.epochs import LeaderEpochCache
 from kraftlite.log.segment import Segment
+from kraftlite.log.truncation import Truncation
 from kraftlite.model.topic_partition import TopicPartition
 from kraftlite.replication import fetcher_core, follower_state
 from kraftlite.replication.delete_records import DeleteRecordsPath
-from kraftlite.sim import damage, schedule, start_faults
+from kraftlite.sim import damage, schedule, start_faults, swap_faults
 from kraftlite.sim.fault_plan import FaultPlan
-from kraftlite.sim.shape import Shape
+from kraftlite.sim.shape import Shape, TopicPlan
 from kraftlite.sim.targets import node_ids
 from kraftlite.sim.workloads import deletions, logs
 from kraftlite.simhost.disk import MemDisk
 from tests.sim.mutants.catalog import mutant
-from tests.sim.mutants.lenses import configured, together
+from tests.sim.mutants.lenses import configured, playing, together
 from tests.sim.mutants.patching import Patch
+from tests.sim.mutants.scenes import taking_turns
 
 
 def dark(patch: Patch) -> None:
@@ -137,7 +140,7 @@ def horizon_shifts_times(patch: Patch) -> None:
 @mutant("all-clean-at-start", "what a start finds counts as compacted", expects=("45",))
 def all_clean_at_start(patch: Patch) -> None:
     """LG-43. KAFKA-3587's class: a checkpoint of the cleaner that is ahead of what was cleaned."""
-    patch.edit(LogDirs, "load", ("log.clean_offset = state.clean_offsets.get(tp)", "log.clean_offset = log.leo"))
+    patch.edit(LogDirs, "load", ("progress = state.clean_offsets.get(tp)", "progress = log.leo"))
 
 
 @mutant("retention-one-too-many", "retention by size removes one segment too many", expects=("46",))
@@ -328,3 +331,60 @@ def last_word_dropped(patch: Patch) -> None:
 def expired_active_stays(patch: Patch) -> None:
     """LG-37: a topic to which nobody writes any more keeps its last records for ever."""
     patch.edit(retention, "_delete_while", ("        if last:\n            log.roll()", "        if last:\n            break"))
+
+
+often = configured(log_cleaner_backoff_ms="50", log_cleaner_dedupe_buffer_size="1048576")
+
+
+def taken_over_uncleanly(patch: Patch) -> None:
+    """Every run has brokers that live one at a time, and topics that all of them have, that the next one may lead with what it
+    has, and that are compacted soon."""
+    original, soon = logs.draw_topics, {"segment.ms": "200", "min.compaction.lag.ms": "0", "min.cleanable.dirty.ratio": "0.0"}
+
+    def draw_topics(rng: random.Random, brokers: int) -> list[TopicPlan]:
+        return [replace(it, replication=brokers, config={**it.config, **soon}) for it in original(rng, brokers)]
+
+    patch.set(logs, "draw_topics", draw_topics)
+    patch.set(logs, "elects_uncleanly", lambda seed: True)
+    often(patch)
+    playing(taking_turns)(patch)
+
+
+@mutant(
+    "progress-outlives-truncation",
+    "how far a log is compacted stays where it was when the log is cut off below that",
+    expects=("SelfCheckReplicas", "14", "45"),
+    shape="1+3",
+    lens=taken_over_uncleanly,
+)
+def progress_outlives_truncation(patch: Patch) -> None:
+    """LG-43: what is written there next counts as compacted, and what a tombstone has deleted comes back when that goes."""
+    patch.edit(Truncation, "truncate_to", ("ctx.clean_offset = min(ctx.clean_offset, leo)", "pass"))
+
+
+def dark_amid_swaps(patch: Patch) -> None:
+    """Each broker has half of each second in which it loses power in the middle of a swap, and no other fault."""
+
+    def cuts(seed: int, shape: Shape, duration_ms: int) -> list[FaultPlan]:
+        rng, brokers = random.Random(f"swaps/{seed}"), node_ids(shape, "broker")
+        return [
+            FaultPlan(at_ms=at_ms, kind="power-mid-swap", target=it, for_ms=500, amount=rng.randint(2, 7))
+            for at_ms in range(1_500, duration_ms, 1_000)
+            for it in brokers
+        ]
+
+    patch.set(swap_faults, "draw", cuts)
+    patch.set(schedule, "draw", lambda rng, shape, duration_ms: [])
+    often(patch)
+
+
+@mutant(
+    "originals-beside-a-swap",
+    "a start that finds a compacted segment complete leaves what it was made of beside it",
+    expects=("38", "45", "28", "29", "48", "49", "crash", "SelfCheck", "liveness"),
+    shape="1+3",
+    lens=dark_amid_swaps,
+)
+def originals_beside_a_swap(patch: Patch) -> None:
+    """LG-46, KAFKA-6175's class: records are there twice, superseded ones among them."""
+    patch.edit(leftovers, "_settle", ("and base <= int(stem) <", "and base == int(stem) <"))

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
+from kraftlite.broker.handlers import fetch
 from kraftlite.broker.handlers.fetch_sessions import FetchSession
 from kraftlite.controller.placement import StripedPlacer
 from kraftlite.model.ids import NodeId
+from kraftlite.replication import consume
 from kraftlite.replication.consume import ConsumePath
-from kraftlite.sim.workloads import rack_settings, sessions
+from kraftlite.replication.partition import Partition
+from kraftlite.sim.workloads import rack_settings, sessions, waiting
 from tests.sim.mutants.catalog import mutant
 from tests.sim.mutants.patching import Patch
 
@@ -100,3 +103,30 @@ def _one_rack(racks: list[Any], first: int, turn: int, replication_factor: int) 
 def replicas_in_one_rack(patch: Patch) -> None:
     """KIP-36: a rack that fails takes all of them."""
     patch.set(StripedPlacer, "_place_one", staticmethod(_one_rack))
+
+
+def waiting_in_every_run(patch: Patch) -> None:
+    """Every run has consumers that wait for seconds."""
+    patch.set(waiting, "comes_with", lambda seed: True)
+
+
+@mutant(
+    "fetch-sleeps-through-the-hw",
+    "a consumer that waits is not woken when the high watermark passes new records",
+    expects=("96",),
+    lens=waiting_in_every_run,
+)
+def fetch_sleeps_through_the_hw(patch: Patch) -> None:
+    """CP-18: each record is as late as `fetch.max.wait.ms`, and nothing says why."""
+    patch.edit(Partition, "hw_changed", ("wake_all(self.waiters)", "pass"))
+
+
+@mutant(
+    "fetch-wants-nothing-more",
+    "a fetch is answered with the first record that comes, whatever its least bytes are",
+    expects=("96",),
+    lens=waiting_in_every_run,
+)
+def fetch_wants_nothing_more(patch: Patch) -> None:
+    """CP-18: thousands of consumers that asked for large answers ask for each record by itself."""
+    patch.edit(consume, "may_wait", ("size < params.min_bytes", "size < 1"), also=(fetch,))

@@ -126,6 +126,34 @@ def moved_log_forgets_its_hw(patch: Patch) -> None:
     patch.edit(Log, "exchange", ("self.update_hw(hw)", "self.update_hw(0)"))
 
 
+def records_of_the_moving_are_deleted(patch: Patch) -> None:
+    """Every run has somebody who deletes records of partitions whose replicas are moved."""
+    patch.set(workload, "deletes_amid_moves", lambda seed: True)
+
+
+@mutant(
+    "copy-keeps-what-was-deleted",
+    "a copy takes its replica's place with what was deleted from that meanwhile",
+    expects=("47",),
+    lens=records_of_the_moving_are_deleted,
+)
+def copy_keeps_what_was_deleted(patch: Patch) -> None:
+    """JB-11, KIP-107: kraftlite's own, where a start found the move almost done. Records that were deleted came back."""
+    patch.set(LogMoves, "_follow_start", staticmethod(lambda copy, current: copy.update_hw(min(current.hw, copy.leo))))
+    patch.edit(LogMoves, "is_complete", ("and copy.log_start_offset >= current.log_start_offset", ""))
+
+
+@mutant(
+    "deleted-meanwhile-holds-a-move-up",
+    "a copy does not follow its replica's log start, and waits for having it",
+    expects=("liveness",),
+    lens=records_of_the_moving_are_deleted,
+)
+def deleted_meanwhile_holds_a_move_up(patch: Patch) -> None:
+    """JB-11: the administrator waits for a move that is never over, and what has failed is never emptied."""
+    patch.set(LogMoves, "_follow_start", staticmethod(lambda copy, current: copy.update_hw(min(current.hw, copy.leo))))
+
+
 @mutant("placed-in-the-first-directory", "a new replica is placed in the first directory of its broker", expects=("50", "80"))
 def placed_in_the_first_directory(patch: Patch) -> None:
     """JB-03: the broker knows which of them has room; that directory fills up."""

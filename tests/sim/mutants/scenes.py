@@ -152,3 +152,32 @@ def held_on_its_way_out(rng: random.Random, shape: Shape, at_ms: int) -> Sequenc
         FaultPlan(at_ms=at_ms, kind="pause", target=still, for_ms=for_ms),
         FaultPlan(at_ms=at_ms + rng.randint(50, 300), kind="stop", target=leaving, for_ms=for_ms + 500),
     )
+
+
+def taking_turns(rng: random.Random, shape: Shape, at_ms: int) -> Sequence[FaultPlan]:
+    """One broker lives at a time, for long enough to lead alone; it dies when those that were away come back."""
+    brokers = [it for it in node_ids(shape, "broker") if it not in node_ids(shape, "controller")]
+    if len(brokers) < 2:
+        return ()
+    turn_ms = period_ms(shape, "broker.session.timeout.ms", 9_000) + rng.randint(800, 2_500)
+    alone = rng.sample(brokers, 2)
+    return [
+        FaultPlan(at_ms=at_ms + turn * turn_ms, kind="kill", target=it, for_ms=turn_ms)
+        for turn, lives in enumerate(alone)
+        for it in brokers
+        if it != lives
+    ]
+
+
+def deposed_while_asking(rng: random.Random, shape: Shape, at_ms: int) -> Sequence[FaultPlan]:
+    """A leader hears no other broker, and for a shorter time no controller: what it asks a coordinator is not answered before it
+    learns that it leads no more."""
+    controllers = node_ids(shape, "controller")
+    brokers = [it for it in node_ids(shape, "broker") if it not in controllers]
+    if len(brokers) < 2:
+        return ()
+    leader, away_ms = rng.choice(brokers), period_ms(shape, "broker.session.timeout.ms", 9_000) + rng.randint(200, 800)
+    deaf = [
+        FaultPlan(at_ms=at_ms, kind="hold", target=it, other=leader, for_ms=away_ms + 1_500) for it in brokers if it != leader
+    ]
+    return [*deaf, *(FaultPlan(at_ms=at_ms, kind="cut", target=leader, other=it, for_ms=away_ms) for it in controllers)]

@@ -15,7 +15,9 @@ from kraftlite.sim.fault_plan import FaultPlan
 from kraftlite.sim.shape import Shape
 from kraftlite.sim.targets import node_ids
 from tests.sim.mutants.catalog import Change, mutant
+from tests.sim.mutants.lenses import configured, playing, together
 from tests.sim.mutants.patching import Patch
+from tests.sim.mutants.scenes import lonely_leaders
 
 
 @mutant("torn-batch-kept", "recovery keeps a batch whose CRC does not match", expects=("4", "28", "29", "crash"))
@@ -172,3 +174,29 @@ def epochs_file_believed(patch: Patch) -> None:
 def repeated_batches_believed(patch: Patch) -> None:
     """LG-27: a copy that was resumed from its beginning has everything, and more than once."""
     patch.edit(segment.Segment, "headers", ("header.base_offset < next_offset", "False"))
+
+
+def slow_and_lonely(rng: random.Random, shape: Shape, at_ms: int) -> list[FaultPlan]:
+    """Flushes take up to a second and a half, and a leader writes alone what it has to give up."""
+    found = list(lonely_leaders(rng, shape, at_ms))
+    for_ms = max((it.for_ms for it in found), default=0) + 2_000
+    slow = [
+        FaultPlan(at_ms=at_ms, kind="disk-slow", target=it, for_ms=for_ms, amount=1_500_000)
+        for it in node_ids(shape, "broker")
+        if it not in node_ids(shape, "controller")
+    ]
+    return [*slow, *found]
+
+
+@mutant(
+    "flush-outlives-truncation",
+    "a flush counts up to where the log ended when it began, though the log was cut off meanwhile",
+    expects=("SelfCheckReplicas", "14", "36"),
+    shape="1+3",
+    lens=together(
+        configured(log_flush_interval_ms="50", log_flush_scheduler_interval_ms="50"), playing(slow_and_lonely, pause_ms=100)
+    ),
+)
+def flush_outlives_truncation(patch: Patch) -> None:
+    """LG-26, LG-31: what is written there next is taken for durable, and is not checked after a power cut."""
+    patch.edit(Flusher, "flush", ("max(ctx.recovery_point, flush.target)", "max(ctx.recovery_point, target)"))

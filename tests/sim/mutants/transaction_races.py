@@ -9,13 +9,16 @@ from kraftlite.coordinator.transactions.shard_core import TransactionShard
 from kraftlite.coordinator.transactions.states import Transaction
 from kraftlite.log.guards import Guards
 from kraftlite.log.producers import ProducerState
+from kraftlite.replication.partition import Partition
 from kraftlite.sim.services import hanging
 from kraftlite.sim.workloads import transaction_settings
 from kraftlite.sim.workloads import transactions as workload
 from kraftlite.sim.workloads.transaction_hanging import Administrator
 from kraftlite.sim.workloads.transaction_instance import Instance
 from tests.sim.mutants.catalog import mutant
+from tests.sim.mutants.lenses import playing
 from tests.sim.mutants.patching import Patch
+from tests.sim.mutants.scenes import deposed_while_asking
 
 # --- questions and markers
 
@@ -51,6 +54,18 @@ def guard_before_epoch(patch: Patch) -> None:
             "self.guards.check(header, terms.guard, leader_epoch)\n        self.check_epoch(header)",
         ),
     )
+
+
+@mutant(
+    "guard-outlives-its-leadership",
+    "what was asked under an earlier leadership lets a batch in under a later one of the same broker",
+    expects=("SelfCheckReplicas", "14", "66"),
+    shape="1+3",
+    lens=playing(deposed_while_asking),
+)
+def guard_outlives_its_leadership(patch: Patch) -> None:
+    """TP-04, KAFKA-14884's class: another leader has the marker that ended the transaction, which took no guard away here."""
+    patch.edit(Partition, "_role_changed", ("self.log.drop_guards()", "pass"))
 
 
 def _all_pipeline(patch: Patch) -> None:

@@ -90,3 +90,27 @@ async def test_jb_11_a_directory_that_fails_while_a_copy_is_opened_ends_the_move
     logs.dirs.log_moves.opener = noted  # type: ignore[assignment, method-assign]
     await logs.load()
     assert begun and logs.dirs.log_moves.get(A0) is None and len(logs.failed) == 1
+
+
+@pytest.mark.parametrize("crash", [True, False], ids=["crash", "clean"])
+async def test_jb_11_what_was_deleted_stays_deleted_where_a_copy_takes_its_place_at_a_start(crash: bool) -> None:
+    logs = await moving(crash=False)
+    await logs.load()
+    log, move = logs.dirs.get(A0), logs.dirs.log_moves.get(A0)
+    assert log is not None and move is not None and move.topic_id == log.topic_id
+    log.update_hw(log.leo)
+    log.increment_log_start(12, "DeleteRecords")
+    while logs.dirs.log_moves.step(move):
+        pass
+    assert move.copy.log_start_offset == 12 and logs.dirs.log_moves.is_complete(move)
+    await move.copy.flush()
+    logs.dirs.write_log_starts()
+    if not crash:
+        await logs.dirs.close(broker_epoch=1)
+    again = logs.restart(crash=crash)
+    target = move.target.directory_id
+    await again.dirs.load(lambda tp, topic_id: True, assigned=lambda tp: target)
+    assert again.dirs.log_moves.get(A0) is None and again.dirs.directory_of(A0) == move.target.path
+    found = again.dirs.get(A0)
+    assert found is not None and (found.log_start_offset, found.leo) == (12, 20)
+    assert found.epoch_entries[0][1] >= 12

@@ -8,7 +8,9 @@ from typing import Any
 
 import pytest
 
+from kraftlite.log import checkpoints
 from kraftlite.log.batch import Record, build_batch
+from kraftlite.log.cleaner import look
 from kraftlite.log.config import LogConfig
 from kraftlite.log.log import AppendOrigin, Log
 from kraftlite.model.topic_partition import TopicPartition
@@ -268,3 +270,19 @@ async def test_lg_42_the_offsets_topic_stays_bounded() -> None:
     assert max(sizes) < 3 * sizes[0], sizes
     assert a.leo == 1_200 and len(a.segments) <= 10
     await logs.bed.tasks.cancel_all()
+
+
+async def test_lg_43_progress_beyond_the_end_that_a_start_finds_counts_for_nothing() -> None:
+    """What was compacted is gone from the end of the log; what is written there next never was compacted."""
+    logs = Logs()
+    (a,) = await opened(logs, (A0, ORDERS))
+    write(a, 100)
+    await logs.dirs.close(1)
+    checkpoints.write_offset_checkpoint(logs.bed.disk, "/d1/cleaner-offset-checkpoint", {A0: a.leo + 40})
+    again = logs.restart()
+    await again.load()
+    found = again.dirs.get(A0)
+    assert found is not None and found.clean_offset is None
+    found.check()
+    write(found, 100)
+    assert look(found, 1_700_000_000_000).first_dirty == 0

@@ -39,6 +39,7 @@ BROKEN: dict[str, tuple[Break, str]] = {
     "the HW below the start": (put("log_start_offset", 3), r"not log start 3 <= HW 2 <= LEO 6"),
     "a negative start": (put("log_start_offset", -1), r"not log start -1 <="),
     "the recovery point above the end": (put("recovery_point", 7), r"recovery point 7 outside \[0, LEO 6\]"),
+    "compacted beyond the end": (put("clean_offset", 7), r"compacted up to 7, the log ends at 6"),
     "segments out of order": (lambda ctx: ctx.segments._segments.reverse(), r"segments \(.*\) do not ascend"),
     "a start before the first segment": (
         lambda ctx: ctx.segments.drop_first(),

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from kraftlite.log.guards import Guard
 from kraftlite.model.ids import NodeId
 from tests.harness.replication_cluster import StepCluster
 
@@ -92,6 +93,10 @@ LEADER: dict[str, tuple[Break, str]] = {
     "a follower is ahead": (
         lambda p: setattr(p.leader.followers[NodeId(2)], "leo", 3),
         r"follower 2 has confirmed 3, the leader ends at 2",
+    ),
+    "a guard of an earlier leadership": (
+        lambda p: p.log._ctx.producers.guards.by_producer.update({7: Guard(2, 0, 0, 0, adds=True)}),
+        r"producer 7 has a guard of leader epoch 2, now is 3",
     ),
     "the log is broken": (lambda p: setattr(p.log._ctx, "hw", 9), r"<= HW 9 <= LEO 2"),
 }

@@ -15,6 +15,7 @@ from kraftlite.log.log import Log
 from kraftlite.model.errors import ErrorCode
 from kraftlite.model.method import AnyMethod
 from kraftlite.replication.api import DeleteRecordsResult, OffsetResult
+from kraftlite.runtime.trace.broker import ReplicaMoved
 from kraftlite.runtime.trace.log import LogCleaned, LogUncleanable, RetentionFailed, SegmentDeleted
 from kraftlite.sim.checkers.base import CheckerFactory
 from kraftlite.sim.checkers.catalog_replication import REPLICATION_AND_HISTORY
@@ -239,6 +240,16 @@ def a_follower_begins_behind_its_leader(cluster: Keyed) -> None:
 @CASES.breaks(LogStartsFollow, r"the first segment begins at 0")
 def a_log_begins_where_no_segment_does(cluster: Keyed) -> None:
     cluster.log(cluster.leader).increment_log_start(2, "retention.ms")
+    cluster.go(1)
+
+
+@CASES.breaks(LogStartsFollow, "begins at 0 in /d2; in /d1 it began at 2")
+def a_log_moves_without_its_start(cluster: Keyed) -> None:
+    node = cluster.follower.node
+    assert node is not None and node.broker is not None
+    checker = next(it for it in cluster.checkers if isinstance(it, LogStartsFollow))
+    checker._starts[(cluster.follower.node_id, TP)] = 2
+    node.broker._ports.tracer.emit(ReplicaMoved(tp=TP, source="/d1", target="/d2", leo=3))
     cluster.go(1)
 
 

@@ -9,8 +9,10 @@ from typing import Any
 
 import pytest
 
+from kraftlite.model.errors import ErrorCode
 from kraftlite.model.ids import Endpoint
 from kraftlite.model.messages.methods import REPLICA_FETCH
+from kraftlite.replication.api import FetchResult
 from kraftlite.replication.partition import PartitionEnv
 from kraftlite.sim.checkers.base import CheckerFactory
 from kraftlite.sim.checkers.i96_waits import WaitsEnd
@@ -18,7 +20,7 @@ from kraftlite.sim.checkers.isr_lag import IsrLag
 from kraftlite.sim.checkers.isr_shrinks import ShrinksDeserved
 from kraftlite.sim.checkers.producer_state import ProducerStateKept
 from kraftlite.sim.checkers.replica_facts import may_forget_producers
-from kraftlite.sim.service import PRODUCE, ProduceAsk
+from kraftlite.sim.service import FETCH, PRODUCE, FetchAsk, ProduceAsk
 from kraftlite.sim.shape import NAMED
 from tests.harness.orders_cluster import TP, Orders, orders
 from tests.harness.violations import Cases, assert_found
@@ -92,6 +94,31 @@ def a_replica_that_goes_without_a_word(cluster: Orders) -> None:
     cluster.go(200)
     partition.go_offline("a test")
     cluster.go(2_000)
+
+
+def fetch(cluster: Orders, min_bytes: int) -> None:
+    """A client waits at the end of the leader's log, for up to 5 s."""
+    end = cluster.log(cluster.leader).hw
+    ask = FetchAsk(TP, end, None, 5_000, 1 << 20, min_bytes=min_bytes)
+    cluster.loop.create_task(cluster.client.call(Endpoint(f"n{cluster.leader.node_id}", 9092), FETCH, ask, 6_000))
+    cluster.go(300)
+
+
+@CASES.breaks(WaitsEnd, r"node \d has had enough for a fetch for \d+ ms, and it waits there still")
+def a_consumer_that_nobody_wakes(cluster: Orders) -> None:
+    fetch(cluster, 1)
+    cluster.partition(cluster.leader).waiters.clear()
+    cluster.produce()
+    cluster.go(2_000)
+
+
+@CASES.breaks(WaitsEnd, r"node \d answers a fetch after \d+ ms with 0 bytes, and has \d+ for it")
+def a_consumer_that_is_answered_with_less_than_it_wants(cluster: Orders) -> None:
+    fetch(cluster, 10_000)
+    checker = next(it for it in cluster.checkers if isinstance(it, WaitsEnd))
+    exchange = next(it for it in checker._waits if it.method is FETCH)
+    empty = FetchResult(tp=TP, error=ErrorCode.NONE, hw=3, last_stable_offset=3, log_start_offset=0, records=b"")
+    checker.on_served(exchange, empty)
 
 
 @pytest.mark.parametrize(("checker", "violate", "words"), CASES, ids=CASES.ids)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import errno
 import random
+from dataclasses import replace
 
 import pytest
 
-from kraftlite.sim import elr_scenes, schedule, start_faults, themes, troubles
+from kraftlite.sim import elr_scenes, schedule, start_faults, swap_faults, themes, troubles
 from kraftlite.sim.fault_plan import (
     ALL_FAULTS,
     AMBUSHES,
@@ -16,6 +17,7 @@ from kraftlite.sim.fault_plan import (
     QUORUM_FAULTS,
     SCENE_FAULTS,
     START_FAULTS,
+    SWAP_FAULTS,
     TROUBLES,
     FaultPlan,
     parse,
@@ -32,7 +34,7 @@ def _drawn(seed: int, shape: Shape = SHAPE) -> list[FaultPlan]:
 
 
 def test_every_kind_of_fault_has_what_carries_it_out() -> None:
-    drawn_apart = {*PLACE_FAULTS, *START_FAULTS, *QUORUM_FAULTS, *LEVEL_FAULTS}
+    drawn_apart = {*PLACE_FAULTS, *START_FAULTS, *SWAP_FAULTS, *QUORUM_FAULTS, *LEVEL_FAULTS}
     assert set(HANDLERS) == {*ALL_FAULTS, *SCENE_FAULTS, *TROUBLES, *AMBUSHES, *drawn_apart}
 
 
@@ -62,6 +64,19 @@ def test_a_run_with_a_fault_of_this_kind_holds(kind: str) -> None:
     result = run(RunPlan(seed=3, shape=SHAPE, faults=tuple(faults), duration_ms=5_000))
     assert (result.outcome, result.story) == (Outcome.OK, "")
     assert len(result.injected) > 1, "nothing was done"
+
+
+def test_power_is_cut_in_the_middle_of_a_swap_once_and_the_run_holds() -> None:
+    assert sum(bool(swap_faults.draw(seed, SHAPE, 10_000)) for seed in range(100)) in range(10, 45)
+    faults = tuple(
+        FaultPlan(at_ms=at_ms, kind="power-mid-swap", target=str(broker), for_ms=1_000, amount=at_ms // 1_000)
+        for at_ms in range(2_000, 7_000, 1_000)
+        for broker in (2, 3, 4)
+    )
+    shape = replace(NAMED["1+3"], config={**NAMED["1+3"].config, "log.cleaner.backoff.ms": "50"})
+    result = run(RunPlan(seed=0, theme=themes.LOGS, shape=shape, faults=faults, duration_ms=9_000))
+    assert (result.outcome, result.story) == (Outcome.OK, "")
+    assert any("has its name" in text for _, text in result.injected), "nobody was hit"
 
 
 @pytest.mark.parametrize("scene", troubles.SCENES, ids=lambda it: it.__name__)

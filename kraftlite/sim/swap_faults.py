@@ -1,0 +1,38 @@
+"""Machines that lose power while a compacted segment takes the place of others; from a random stream of its own."""
+
+from __future__ import annotations
+
+import random
+from typing import Final
+
+from kraftlite.sim.fault_plan import FaultPlan
+from kraftlite.sim.shape import Shape
+from kraftlite.sim.targets import node_ids
+
+ONE_SEED_IN: Final = 4
+RENAMES: Final = 10
+"""A swap renames two to four files of each segment, three times over: the cut comes at one of the first of these."""
+
+
+def draw(seed: int, shape: Shape, duration_ms: int) -> list[FaultPlan]:
+    """In a quarter of the seeds."""
+    rng = random.Random(f"swaps/{seed}")
+    return [] if rng.randrange(ONE_SEED_IN) else cuts(rng, shape, duration_ms)
+
+
+def cuts(rng: random.Random, shape: Shape, duration_ms: int) -> list[FaultPlan]:
+    """On some brokers, one after another."""
+    brokers = node_ids(shape, "broker")
+    return sorted(
+        (
+            FaultPlan(
+                at_ms=rng.randrange(duration_ms),
+                kind="power-mid-swap",
+                target=rng.choice(brokers),
+                for_ms=rng.randint(500, 4_000),
+                amount=rng.randrange(RENAMES),
+            )
+            for _ in range(rng.randint(1, 4))
+        ),
+        key=lambda it: it.at_ms,
+    )
