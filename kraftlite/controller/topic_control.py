@@ -365,7 +365,7 @@ class TopicControl:
 
 
 def named_once_or_more(selectors: Sequence[TopicSelector]) -> tuple[Counter[str], Counter[UUID]]:
-    """How often a DeleteTopics names each name, and each id. What has both, or neither, names nothing."""
+    """Count how often a DeleteTopics names each name, and each id. What has both, or neither, names nothing."""
     names = Counter(it.name for it in selectors if it.name is not None and it.topic_id is None)
     ids = Counter(it.topic_id for it in selectors if it.topic_id is not None and it.name is None)
     return names, ids

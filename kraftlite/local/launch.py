@@ -33,7 +33,7 @@ class Order:
     """The voters with which its directories are formatted: see `format_node`."""
     directory_id: str | None = None
     format: bool = False
-    """Whether its directories are formatted before, those that are not."""
+    """Its directories that are not formatted are formatted before."""
 
 
 def main() -> int:

@@ -91,8 +91,8 @@ class Guards:
             f"producer {header.producer_id} with epoch {header.producer_epoch} has no open transaction in this partition",
         )
 
-    def check_leadership(self, leader_epoch: int | None) -> None:
-        """Raise AssertionError when a guard was made under another leadership than that of now. None: there is none."""
+    def check_leadership(self, leader_epoch: int) -> None:
+        """Raise AssertionError when a guard was made under another leadership than that of now."""
         other = next((it for it in self.by_producer.items() if it[1].leader_epoch != leader_epoch), None)
         assert other is None, f"producer {other[0]} has a guard of leader epoch {other[1].leader_epoch}, now is {leader_epoch}"
 

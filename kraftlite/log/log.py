@@ -160,8 +160,8 @@ class Log:
     def check(self, *, producers: bool = False) -> None:
         self._ctx.check(producers)
 
-    def check_guards(self, leader_epoch: int | None) -> None:
-        """Raise AssertionError when a guard was not made under this leadership. None: the replica does not lead."""
+    def check_guards(self, leader_epoch: int) -> None:
+        """Raise AssertionError when a guard was not made under this leadership."""
         self._ctx.producers.guards.check_leadership(leader_epoch)
 
     def statement(self, old: Statement | None = None, *, gaps_below: int = 0) -> Statement:

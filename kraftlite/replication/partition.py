@@ -127,7 +127,8 @@ class Partition:
         """Raise AssertionError when an invariant does not hold. `producers`: see `Log`."""
         if self.log is not None:
             self.log.check(producers=producers)
-            self.log.check_guards(None if self.leader is None else self.leader_epoch)
+            if self.leader is not None:
+                self.log.check_guards(self.leader_epoch)
         self.check_role()
 
     def check_role(self) -> None:

@@ -54,7 +54,7 @@ def run(arguments: Sequence[str]) -> int:
 
 
 def _dependencies(items: Sequence[str]) -> int:
-    """As those of kafka-features, which says of what it cannot read something else."""
+    """Print the dependencies as kafka-features does, which says of what it cannot read something else."""
     for item in items:
         name, equals, text = item.partition("=")
         if not equals:

@@ -245,8 +245,8 @@ def _growth(state: MetadataState, wanted: m.CreatePartitionsTopic, names: Counte
 
 
 def delete_topics(state: MetadataState, request: m.DeleteTopicsRequest) -> Outcome:
-    """As Kafka's `ControllerApis`: what is named twice is refused once, and a topic that is named by its name and by its id is
-    refused by its name, and not told by its id."""
+    """Follow Kafka's `ControllerApis`: what is named twice is refused once, and a topic that is named by its name and by its id
+    is refused by its name, and not told by its id."""
     names = Counter(it.name for it in request.topics if it.topic_id is None)
     ids = Counter(it.topic_id for it in request.topics if it.name is None)
     entries: dict[object, Entry] = {}

@@ -186,6 +186,7 @@ class CompactionSound(ReplicaChecker):
             if start <= offset < end and offset not in found and markers.get(offset, it.epoch) == it.epoch
         }
         if self._excused(node, key, tp):
+            content.gone.update(missing)  # whoever fetches from it has them no more than it has
             known.start, known.leo, known.missing, known.wall_ms = start, leo, missing, now_ms
             return
         for offset in missing:

@@ -77,13 +77,11 @@ class Tally:
         return it
 
     def at_least(self, now_ms: int) -> float:
-        """A rate that the broker's own is not below. It has all samples of the last windows, and one that reaches into them."""
+        """A rate that the broker's own is not below. It has all samples of the last windows, and one that reaches into them; it
+        measures since the oldest began, though that may have been empty."""
         whole_ms = self._samples * self._window_ms
         surely = [it for it in self._counted if it.sure_ms is not None and it.at_ms > now_ms - whole_ms + MARGIN_MS]
-        reach_ms = now_ms - whole_ms - self._window_ms - MARGIN_MS
-        oldest_ms = min((it.at_ms for it in self._counted if it.at_ms > reach_ms), default=now_ms)
-        elapsed_ms = max(now_ms - oldest_ms + MARGIN_MS, self._window_ms)
-        return sum(it.size for it in surely) * 1000 / elapsed_ms
+        return sum(it.size for it in surely) * 1000 / (whole_ms + self._window_ms + MARGIN_MS)
 
     def at_most(self, now_ms: int, before_ms: int = 0) -> float:
         """A rate that the broker's own is not above, and was not in the last `before_ms` either."""

@@ -56,7 +56,7 @@ def hw_assumed_at_restart(patch: Patch) -> None:
     patch.edit(Partition, "attach_log", ("log.update_hw(checkpointed_hw)", "log.update_hw(log.leo)"))
 
 
-@mutant("consumer-reads-to-leo", "a consumer reads what is not committed", expects=("29",))
+@mutant("consumer-reads-to-leo", "a consumer reads what is not committed", expects=("29", "96"))
 def consumer_reads_to_leo(patch: Patch) -> None:
     """RP-13: what was read may be gone with the next leader."""
     patch.edit(ConsumePath, "_read", ("bound = stable if params.read_committed else hw", "bound = log.leo"))

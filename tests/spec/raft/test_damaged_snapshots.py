@@ -122,7 +122,7 @@ def test_rf_44_damage_in_a_part_that_was_not_asked_for_hinders_nobody() -> None:
 
 @pytest.mark.parametrize("per_turn", [100, 1 << 20])
 def test_rf_47_a_damaged_snapshot_does_not_become_all_there_is(per_turn: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(metalog, "_PROVEN_PER_TURN_BYTES", per_turn)
+    monkeypatch.setitem(metalog.__dict__, "_PROVEN_PER_TURN_BYTES", per_turn)
     cluster, leader = filled()
     leader.snapshot(4, leader.recorder.records[:3])
     latest = leader.snapshot(9, MANY)
@@ -140,7 +140,7 @@ def test_rf_47_a_damaged_snapshot_does_not_become_all_there_is(per_turn: int, mo
 
 
 def test_rf_47_a_large_snapshot_is_checked_in_turns(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(metalog, "_PROVEN_PER_TURN_BYTES", 10_000)
+    monkeypatch.setitem(metalog.__dict__, "_PROVEN_PER_TURN_BYTES", 10_000)
     _, leader = filled()
     leader.snapshot(4, ["s"])
     leader.snapshot(9, MANY)

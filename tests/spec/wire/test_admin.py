@@ -130,23 +130,6 @@ async def test_cm_15_refusals_reach_the_client_per_topic(behaviour: str, error: 
             assert (first.error_code.value, first.error_message, second.error_code.value) == (error, "because", 0), behaviour
 
 
-async def test_cm_25_a_topic_that_is_created_or_grows_twice_is_refused_once() -> None:
-    async with Harness() as h:
-        h.controller.answers[m.CREATE_TOPICS] = lambda request: c.CreateTopicsResponse(
-            topics=tuple(c.CreatableTopicResult(name=topic.name, error=E.NONE) for topic in request.topics)
-        )
-        h.controller.answers[m.CREATE_PARTITIONS] = lambda request: c.CreatePartitionsResponse(
-            topics=tuple(c.CreatePartitionsResult(name=topic.name, error=E.NONE, message=None) for topic in request.topics)
-        )
-        client, names = await h.client(), ["a", "b", "a", "a"]
-        made = await client.call(19, 7, {"topics": [creatable(name) for name in names]})
-        assert [(it.name, it.error_code.value) for it in made.topics] == [("b", 0), ("a", E.INVALID_REQUEST)]
-        grown = [{"name": name, "count": 3, "assignments": None} for name in names]
-        answer = await client.call(37, 3, {"topics": grown, "timeout": 77, "validate_only": False})
-        assert [(it.name, it.error_code.value) for it in answer.results] == [("b", 0), ("a", E.INVALID_REQUEST)]
-        assert [[topic.name for topic in request.topics] for _, request, *_ in h.controller.calls] == [["b"], ["b"]]
-
-
 @pytest.mark.parametrize("version", range(1, 7))
 async def test_cm_23_delete_topics_by_name_and_id(version: int) -> None:
     async with Harness() as h:

@@ -18,6 +18,7 @@ from kraftlite.model.messages import methods as m
 from kraftlite.model.messages import security
 from kraftlite.protocol.kio_codec import decode_response
 from tests.harness.wire_fakes import Harness, broker, partition
+from tests.spec.wire.test_admin import creatable
 
 E = ErrorCode
 N = NodeId
@@ -316,3 +317,20 @@ async def test_cm_59_alter_scram_credentials_is_forwarded() -> None:
         assert request.upsertions == (
             security.ScramUpsertion(name="u", mechanism=2, iterations=5, salt=b"salt", salted_password=b"pw"),
         )
+
+
+async def test_cm_25_a_topic_that_is_created_or_grows_twice_is_refused_once() -> None:
+    async with Harness() as h:
+        h.controller.answers[m.CREATE_TOPICS] = lambda request: c.CreateTopicsResponse(
+            topics=tuple(c.CreatableTopicResult(name=topic.name, error=E.NONE) for topic in request.topics)
+        )
+        h.controller.answers[m.CREATE_PARTITIONS] = lambda request: c.CreatePartitionsResponse(
+            topics=tuple(c.CreatePartitionsResult(name=topic.name, error=E.NONE, message=None) for topic in request.topics)
+        )
+        client, names = await h.client(), ["a", "b", "a", "a"]
+        made = await client.call(19, 7, {"topics": [creatable(name) for name in names]})
+        assert [(it.name, it.error_code.value) for it in made.topics] == [("b", 0), ("a", E.INVALID_REQUEST)]
+        grown = [{"name": name, "count": 3, "assignments": None} for name in names]
+        answer = await client.call(37, 3, {"topics": grown, "timeout": 77, "validate_only": False})
+        assert [(it.name, it.error_code.value) for it in answer.results] == [("b", 0), ("a", E.INVALID_REQUEST)]
+        assert [[topic.name for topic in request.topics] for _, request, *_ in h.controller.calls] == [["b"], ["b"]]

@@ -311,7 +311,7 @@ def test_what_may_change_while_a_node_runs_does_or_says_that_it_does_not() -> No
     """A dynamic key is a default of topics, which follow at once, or replicas, listeners or directories take it over; or it has
     a word about what setting it does."""
     live = {key for name in TOPIC_CONFIGS for key, _ in topic_synonyms(name)}
-    live |= {"producer.id.expiration.ms", VERIFICATION, CORDONED_DIRS}
+    live |= {"producer.id.expiration.ms", "group.consumer.assignment.interval.ms", VERIFICATION, CORDONED_DIRS}
     live |= {
         "max.connections",
         "max.connection.creation.rate",

@@ -195,7 +195,7 @@ def test_a_node_that_does_not_come_to_start_leaves_nothing(
         assert len(load(tmp_path / "cluster").nodes) == 6
         raise error
 
-    monkeypatch.setattr(growth, "start", start)
+    monkeypatch.setitem(growth.__dict__, "start", start)
     with pytest.raises(BaseException) as raised:
         growth._joined(made, "broker", Nobody(), None)  # type: ignore[arg-type]
     assert raised.value is error or type(raised.value) is error
