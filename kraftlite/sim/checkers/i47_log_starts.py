@@ -39,6 +39,8 @@ class LogStartsFollow(Checker):
         self._promised: dict[Replica, int] = {}
         self._asked: dict[Replica, int] = {}
         """The highest offset up to which a client asked this broker to delete; -1 counts as the HW of that time."""
+        self._to_hw: dict[AnyExchange, Replica] = {}
+        """Who asked to delete up to the HW and has no answer: one that was paused takes the HW of when it goes on."""
         self._segments: dict[Replica, int] = {}
         """The highest base offset that the first segment had after a deletion."""
 
@@ -88,7 +90,7 @@ class LogStartsFollow(Checker):
             self.fail(f"{where}, the HW is {log.hw}")
         if event.reason == REQUESTED:
             asked = self._asked.get(key, -1)
-            if event.new > asked:
+            if event.new > asked and key not in self._to_hw.values():
                 self.fail(f"{where}, the highest offset that a client asked for is {asked}")
         elif event.reason == FOLLOWED:
             others = max((it for (who, of), it in self._highest.items() if of == tp and who != node.node_id), default=0)
@@ -120,10 +122,13 @@ class LogStartsFollow(Checker):
         offset = hw if ask.offset == -1 else ask.offset
         key = (node.node_id, ask.tp)
         self._asked[key] = max(offset, self._asked.get(key, -1))
+        if ask.offset == -1:
+            self._to_hw[exchange] = key
 
     def on_served(self, exchange: AnyExchange, response: object) -> None:
         if exchange.method is not DELETE_RECORDS:
             return
+        self._to_hw.pop(exchange, None)
         ask, node = exchange.request, self.world.nodes[exchange.target]
         assert isinstance(ask, DeleteAsk) and isinstance(response, DeleteRecordsResult)
         what = f"{ask.tp}: node {node.node_id} answers {ask}"
