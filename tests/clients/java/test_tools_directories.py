@@ -51,8 +51,8 @@ def test_qu_10_moves_are_throttled_until_they_are_verified(java: None, tmp_path:
         cluster.create_topic("orders", replication_factor=1)
         kafka = Kafka(cluster.bootstrap_servers)
         (broker,) = cluster.brokers
-        for _ in range(2):  # more than one step of a copy
-            kafka("console-producer", "--topic", "orders", stdin="x" * 1_000_000 + "\n")
+        # Many steps of a copy: the rate is that of eleven seconds, after each of which one more goes through.
+        kafka("console-producer", "--topic", "orders", stdin=("x" * 1_000_000 + "\n") * 20)
         home = cluster.directory(broker, "orders")
         away = next(path for path in cluster.log_dirs if path != home)
         plan = tmp_path / "plan.json"
@@ -72,7 +72,7 @@ def test_qu_10_moves_are_throttled_until_they_are_verified(java: None, tmp_path:
         assert "The replica-alter-dir throttle limit was set to 1000 B/s" in told
         assert "replica.alter.log.dirs.io.max.bytes.per.second=1000" in rate()
         still = f"Reassignment of replica orders-0-{broker} is still in progress."
-        assert still in reassign("--verify"), "the second record waits for a quarter of an hour"
+        assert still in reassign("--verify"), "twenty steps take minutes"
         assert "replica.alter.log.dirs.io.max.bytes.per.second=1000" in rate(), "kept while it is in progress"
         reassign("--execute", "--additional", "--replica-alter-log-dirs-throttle", "100000000")
         wait_for("the move", lambda: cluster.directory(broker, "orders") == away)
