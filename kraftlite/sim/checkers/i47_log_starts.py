@@ -40,7 +40,7 @@ class LogStartsFollow(Checker):
         self._asked: dict[Replica, int] = {}
         """The highest offset up to which a client asked this broker to delete; -1 counts as the HW of that time."""
         self._to_hw: dict[AnyExchange, Replica] = {}
-        """Who asked to delete up to the HW and has no answer: one that was paused takes the HW of when it goes on."""
+        """Those up to the HW that have no answer: a broker that was paused takes the HW of when it goes on."""
         self._segments: dict[Replica, int] = {}
         """The highest base offset that the first segment had after a deletion."""
 
