@@ -33,9 +33,11 @@ STANDARD = {
 QUIET = {
     "offsets.topic.num.partitions": 1,
     "transaction.state.log.num.partitions": 1,
+    "log.retention.ms": -1,
     "group.consumer.session.timeout.ms": 3_600_000,
     "group.consumer.max.session.timeout.ms": 3_600_000,
 }
+"""Nothing ends by itself while a slow machine asks: sessions do not, and the old times of the samples make no record expire."""
 LOADING = {ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.NOT_COORDINATOR}
 NO_EXTRAS = {
     "allow_auto_topic_creation": False,
