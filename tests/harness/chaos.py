@@ -343,7 +343,7 @@ def _run(cluster: Cluster, chaos: Chaos, seed: int, duration_s: float) -> list[s
         reader.stop()
     problems += [problem for part in everything for problem in part.problems()]
     problems += list(check_fates(cluster, admin, assignments))
-    problems += list(check_directories(cluster, assignments))
+    problems += list(check_directories(cluster, lambda: _wait_assignments(cluster, admin)))
     problems += list(check_metadata_logs(cluster, fetch_quorum(cluster.bootstrap)["high_watermark"]))
     problems += list(check_traces(cluster, set(TOPICS)))
     chaos.check_alive()

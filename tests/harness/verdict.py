@@ -7,7 +7,7 @@ import itertools
 import json
 import os
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -223,10 +223,14 @@ def check_output(node: LocalNode) -> Iterator[str]:
             yield f"node {node.id} says: {line[:2000]}"
 
 
-def check_directories(cluster: Cluster, assigned: dict[str, dict[int, tuple[int, ...]]]) -> Iterator[str]:
-    """Every partition directory belongs to a replica that the metadata knows, and nothing waits for deletion."""
+def check_directories(cluster: Cluster, assignments: Callable[[], dict[str, dict[int, tuple[int, ...]]]]) -> Iterator[str]:
+    """Every partition directory belongs to a replica that the metadata knows, and nothing waits for deletion. The metadata are
+    asked for each look: a client from elsewhere that knocks at these ports may make an internal topic at any time."""
+    assigned = assignments()
 
     def leftovers() -> list[str]:
+        nonlocal assigned
+        assigned = assignments()
         found = []
         for node in cluster.state.nodes:
             for path in sorted(Path(node.data_dir).iterdir()) if node.is_broker else ():
@@ -238,7 +242,7 @@ def check_directories(cluster: Cluster, assigned: dict[str, dict[int, tuple[int,
         return found
 
     try:
-        wait_for("directories of deleted topics are gone", lambda: not leftovers(), timeout_s=15, every_s=0.2)
+        wait_for("directories of deleted topics are gone", lambda: not leftovers(), every_s=0.2)
     except AssertionError:
         yield f"directories that nobody should have: {leftovers()[:10]}"
     for topic, partitions in assigned.items():
