@@ -231,14 +231,12 @@ class History:
     def before(self, node: int, ms: int) -> Recorded | None:
         """The last that the node recorded before `ms`."""
         found = self.by_node.get(node, [])
-        position = bisect_left(found, ms, key=_ms_of)
-        return found[position - 1] if position else None
+        return _at(found, bisect_left(found, ms, key=_ms_of) - 1)
 
     def after(self, node: int, ms: int) -> Recorded | None:
         """The first that the node recorded after `ms`."""
         found = self.by_node.get(node, [])
-        position = bisect_right(found, ms, key=_ms_of)
-        return found[position] if position < len(found) else None
+        return _at(found, bisect_right(found, ms, key=_ms_of))
 
     def of_partition(self, name: str, since_ms: int) -> Iterator[Recorded]:
         """All that is recorded of a partition from `since_ms` on."""
@@ -260,13 +258,11 @@ class History:
     def start_before(self, node: int, ms: int) -> Recorded | None:
         """The start of the process that ran on this node at `ms`."""
         found = self._starts.get(node, [])
-        position = bisect_right(found, ms, key=_ms_of)
-        return found[position - 1] if position else None
+        return _at(found, bisect_right(found, ms, key=_ms_of) - 1)
 
     def start_after(self, node: int, ms: int) -> Recorded | None:
         found = self._starts.get(node, [])
-        position = bisect_right(found, ms, key=_ms_of)
-        return found[position] if position < len(found) else None
+        return _at(found, bisect_right(found, ms, key=_ms_of))
 
     def siblings(self, record: Recorded) -> list[Recorded]:
         """The records of the operation that wrote this one, by offset, itself included, as far as they are traced by themselves.
@@ -323,6 +319,10 @@ class History:
 
 def _ms_of(event: Recorded) -> int:
     return event.ms
+
+
+def _at(found: Sequence[Recorded], position: int) -> Recorded | None:
+    return found[position] if 0 <= position < len(found) else None
 
 
 def _split(name: str) -> tuple[str, int]:

@@ -406,11 +406,9 @@ class MetadataLog:
                 break
             sound = self._is_sound(following)
             self.cleaning = sound is None
-            if sound is None:
-                break
-            if not sound and self.snapshots.contains(following):
-                break
             if not sound:
+                if sound is None or self.snapshots.contains(following):
+                    break
                 continue
             self.log.increment_log_start(following.offset, reason)
             self.log.delete_segments_before(following.offset, reason=reason)
