@@ -258,7 +258,8 @@ def _lost(node: LocalNode, directory: str) -> str:
             f"controller {node.id} has never run, or all that it wrote is gone, its log {node.log_path}, too: what was adding it "
             "was ended before it had begun"
         )
-    return f"{what}. While most of the controllers run, go on with: kraftlite remove-{leave} {node.id}, then kraftlite add-controller{more}"
+    remedy = f"kraftlite remove-{leave} {node.id}, then kraftlite add-controller{more}"
+    return f"{what}. While most of the controllers run, go on with: {remedy}"
 
 
 def _is_new(node: LocalNode) -> bool:
