@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import click
 
@@ -19,6 +19,10 @@ if TYPE_CHECKING:
 
     from kraftlite.client.cluster import ClusterClient
     from kraftlite.model.ids import NodeId, VoterEndpoint
+
+
+_OF_THE_CLIENT: Final = tuple(f"{name}{mark}" for name in ("sasl.mechanism", "sasl.jaas.config") for mark in "=:")
+"""The beginnings of what a node says of properties by which a client logs in: the file of kafka-metadata-quorum may have them."""
 
 
 class VoterError(Exception):
@@ -54,7 +58,10 @@ def described(config: Path) -> tuple[NodeId, UUID, tuple[VoterEndpoint, ...]]:
     from kraftlite.node.meta_properties import path_in, read_meta_properties
 
     try:
-        loaded = load(config, os.environ)
+        loaded = load(config, os.environ, check=False)
+        problems = tuple(problem for problem in loaded.problems if not problem.startswith(_OF_THE_CLIENT))
+        if problems:
+            raise ConfigError(problems)
     except ConfigError as error:
         raise VoterError(f"{config}: {error}") from None
     if not loaded.is_controller:

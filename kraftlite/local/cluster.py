@@ -249,11 +249,17 @@ def _lost(node: LocalNode, directory: str) -> str:
     """Say what has happened to a controller whose disk is empty. Formatted anew it is another replica, which must not vote in the
     place of the one that is lost (DQ-44)."""
     leave, more = ("broker", " and kraftlite add-broker") if node.is_broker else ("controller", "")
-    return (
+    what = (
         f"controller {node.id} has lost its disk: there is nothing in {directory}. The quorum knows it by the "
-        f"directory {node.directory_id}, and another one does not vote in its place. While most of the controllers run, go on "
-        f"with: kraftlite remove-{leave} {node.id}, then kraftlite add-controller{more}"
+        f"directory {node.directory_id}, and another one does not vote in its place"
     )
+    if not (node.log_path.exists() or Path(node.data_dir).exists()):  # nor can it be told from one whose files were all removed
+        what = (
+            f"controller {node.id} has never run, or all that it wrote is gone, its log {node.log_path}, too: what was adding it "
+            "was ended before it had begun"
+        )
+    remedy = f"kraftlite remove-{leave} {node.id}, then kraftlite add-controller{more}"
+    return f"{what}. While most of the controllers run, go on with: {remedy}"
 
 
 def _is_new(node: LocalNode) -> bool:

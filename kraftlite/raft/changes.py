@@ -221,8 +221,9 @@ class Changes:
         if pending.offset is not None and leader.hw is not None and leader.hw > pending.offset:
             self._finish(ErrorCode.NONE, None)
         elif pending.deadline_ms <= self._ctx.now_ms:
-            what = "decided" if pending.offset is None else "committed, which it may still become"
-            self._finish(ErrorCode.REQUEST_TIMED_OUT, f"the change was not {what} within controller.quorum.request.timeout.ms")
+            what, later = ("decided", "") if pending.offset is None else ("committed", "; it may still become so")
+            text = f"the change was not {what} within controller.quorum.request.timeout.ms{later}"
+            self._finish(ErrorCode.REQUEST_TIMED_OUT, text)
 
     def left_office(self) -> None:
         """Answer who waits: whether the change stays, the next leader decides (DQ-32)."""

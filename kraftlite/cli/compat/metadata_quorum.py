@@ -9,9 +9,12 @@ from pathlib import Path
 
 import click
 
-from kraftlite.cli.compat.tool import Parser, ToolError, UsageError, cluster_of
+from kraftlite.cli.compat.tool import Parser, ToolError, UsageError, cluster_of, cluster_with, read_properties
 from kraftlite.cli.quorum import replication_lines, status_lines
+from kraftlite.cli.target import CONFIG_OPTION, EFFECTIVE, SERVERS
 from kraftlite.cli.voters import VoterError, add_controller, remove_controller
+from kraftlite.client.cluster import ClusterClient
+from kraftlite.client.properties import KNOWN, is_security
 from kraftlite.local.client import quorum_of
 from kraftlite.model.ids import node_id_of
 
@@ -53,14 +56,24 @@ def run(arguments: Sequence[str]) -> int:
     return 0
 
 
+def _client_of_controller(options: argparse.Namespace) -> ClusterClient:
+    """The client that adds a controller. The file that describes the controller has its properties, too, as in Kafka: with
+    `security.protocol` those that protect, which a controller's own `ssl.*` may be."""
+    given = read_properties(options.command_config, CONFIG_OPTION)
+    protects = given.get("security.protocol", "PLAINTEXT").upper() != "PLAINTEXT"
+    names = {*EFFECTIVE, *(name for name in KNOWN if protects and is_security(name))}
+    properties = {name: value for name, value in given.items() if name in names}
+    return cluster_with(options, properties, given.get(SERVERS), options.command_config, CONFIG_OPTION)
+
+
 def _change(options: argparse.Namespace) -> int:
     """Add a controller, whose server.properties `--command-config` is, or remove one."""
     try:
         if options.command == "add-controller":
             if not options.command_config:
                 raise UsageError("add-controller: --command-config names the server.properties of the controller")
-            config, options.command_config = Path(options.command_config), None  # of its properties none is the client's
-            click.echo(add_controller(cluster_of(options), config, dry_run=options.dry_run))
+            cluster = _client_of_controller(options)
+            click.echo(add_controller(cluster, Path(options.command_config), dry_run=options.dry_run))
             return 0
         node_id = node_id_of(options.controller_id or "")
         if node_id is None or not options.controller_directory_id:

@@ -12,7 +12,7 @@ import contextlib
 import os
 import signal
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 import click
@@ -148,12 +148,19 @@ def cluster_of(options: argparse.Namespace, path: str | None = None, option: str
     without effect is warned about."""
     path = path or getattr(options, "command_config", None)
     given = {} if path is None else read_properties(path, option)
+    return cluster_with(options, effective(given, path or "", option), given.get(SERVERS), path, option)
+
+
+def cluster_with(
+    options: argparse.Namespace, properties: Mapping[str, str], configured: str | None, path: str | None, option: str
+) -> ClusterClient:
+    """The client of a tool with these properties, which are from this file. `configured`: the addresses that it has."""
     controllers: str | None = getattr(options, "bootstrap_controller", None)
     if controllers is not None and getattr(options, "bootstrap_server", None) is not None:
         raise UsageError("Only one of --bootstrap-server or --bootstrap-controller can be specified")
-    servers = addresses(options, configured=given.get(SERVERS)) if controllers is None else controllers
+    servers = addresses(options, configured=configured) if controllers is None else controllers
     try:
-        return client_of(servers, effective(given, path or "", option), path, option, controllers=controllers is not None)
+        return client_of(servers, properties, path, option, controllers=controllers is not None)
     except ValueError as error:
         raise UsageError(str(error)) from None
 

@@ -89,3 +89,26 @@ def test_dq_43_kafkas_tool_says_what_is_missing() -> None:
     ):
         done = run.invoke(cli, ["compat", "kafka-metadata-quorum", *arguments])
         assert done.exit_code != 0 and words in done.output
+
+
+@pytest.mark.parametrize("protocol", ["SASL_PLAINTEXT", "PLAINTEXT"])
+def test_dq_43_kafkas_tool_logs_in_by_the_file_that_describes_the_controller(
+    config: Path, monkeypatch: pytest.MonkeyPatch, protocol: str
+) -> None:
+    formatted(config)
+    login = 'org.apache.kafka.common.security.plain.PlainLoginModule required username="amy" password="secret";'
+    config.write_text(
+        config.read_text()
+        + f"security.protocol={protocol}\nsasl.mechanism=PLAIN\nsasl.jaas.config={login}\nrequest.timeout.ms=1234\n"
+    )
+    asked: list[Any] = []
+    monkeypatch.setattr("kraftlite.cli.voters.add_voter", lambda cluster, *_: asked.append(cluster))
+    tool = ["compat", "kafka-metadata-quorum", "--bootstrap-server", "c1:9092", "--command-config", str(config)]
+    done = CliRunner().invoke(cli, [*tool, "add-controller"])
+    assert done.output == f"Added controller 4 with directory id {DIRECTORY} and endpoints: CONTROLLER://c4:9093\n"
+    (settings,) = (cluster.settings for cluster in asked)
+    assert settings.request_timeout_ms == 1234
+    assert (settings.sasl is not None) == (protocol != "PLAINTEXT")
+    config.write_text(config.read_text().replace("node.id=4", "node.id=-4"))
+    done = CliRunner().invoke(cli, [*tool, "add-controller"])
+    assert done.exit_code == 1 and "node.id" in done.output and len(asked) == 1

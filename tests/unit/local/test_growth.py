@@ -159,8 +159,11 @@ def test_nothing_is_changed_while_nothing_runs(tmp_path: Path) -> None:
 
 def test_dq_44_a_controller_without_its_disk_is_told_how_to_go_on(tmp_path: Path) -> None:
     made = planned(tmp_path)
+    Path(made.node(2).data_dir).mkdir()
     with pytest.raises(LocalError, match=r"controller 2 has lost its disk.*remove-controller 2, then kraftlite add-controller$"):
         local.start(made, [made.node(2)])
+    with pytest.raises(LocalError, match=r"controller 3 has never run, .*remove-controller 3, then kraftlite add-controller$"):
+        local.start(made, [made.node(3)])  # whose add-controller was killed
     both = replace(made.node(2), roles=("broker", "controller"), kafka="127.0.0.1:1", replication="127.0.0.1:2")
     with pytest.raises(LocalError, match=r"remove-broker 2, then kraftlite add-controller and kraftlite add-broker$"):
         local.start(replace(made, nodes=(both,)), [both])
