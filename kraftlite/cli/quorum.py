@@ -42,10 +42,13 @@ def status_lines(quorum: dict[str, Any], cluster_id: str) -> list[str]:
     leader = next((voter for voter in voters if voter["id"] == quorum["leader_id"]), None)
     lag, lag_time = 0, -1
     if leader is not None:
-        lag = leader["log_end_offset"] - min(voter["log_end_offset"] for voter in voters)
-        caught_up = [voter["last_caught_up_timestamp"] for voter in voters]
-        if min(caught_up) >= 0:
-            lag_time = leader["last_caught_up_timestamp"] - min(caught_up)
+        last = min(voters, key=lambda voter: voter["log_end_offset"])
+        lag = leader["log_end_offset"] - last["log_end_offset"]
+        caught_up = leader["last_caught_up_timestamp"], last["last_caught_up_timestamp"]
+        if last is leader:
+            lag_time = 0
+        elif min(caught_up) >= 0:
+            lag_time = caught_up[0] - caught_up[1]
     values = {
         "ClusterId": cluster_id,
         "LeaderId": quorum["leader_id"],
@@ -85,7 +88,7 @@ def replication_lines(quorum: dict[str, Any], now_ms: int | None = None) -> list
                     str(member["id"]),
                     member["directory_id"] or "AAAAAAAAAAAAAAAAAAAAAA",
                     str(end),
-                    str(leo - end if end >= 0 else leo),
+                    str(leo - end),
                     _time(member["last_fetch_timestamp"], now_ms),
                     _time(member["last_caught_up_timestamp"], now_ms),
                     status,

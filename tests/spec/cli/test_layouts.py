@@ -45,6 +45,25 @@ def test_to_20_status() -> None:
     assert lines[7] == 'CurrentObservers:       [{"id": 4, "directoryId": "xAnarm01TwSKb6sp_r7iNQ"}]'
 
 
+@pytest.mark.parametrize(
+    ("voters", "lag", "time"),
+    [
+        ([replica(1, 40, 900), replica(2, 42)], 2, 100),
+        ([replica(2, 42), replica(1, 42, 900)], 0, 0),  # the first of the shortest logs is the leader's
+        ([replica(1, 42, 900), replica(2, 42), replica(3, 42, 100)], 0, 100),
+        ([replica(2, 42), replica(1, -1, -1)], 43, -1),
+    ],
+)
+def test_to_20_the_lag_is_that_of_the_voter_with_the_shortest_log(voters: list[dict[str, Any]], lag: int, time: int) -> None:
+    lines = status_lines({**QUORUM, "voters": voters}, "abc")
+    assert [line.split()[1] for line in lines[4:6]] == [str(lag), str(time)]
+
+
+def test_to_20_a_voter_that_has_not_fetched_lags_by_one_more_than_the_log() -> None:
+    lines = replication_lines({**QUORUM, "voters": [replica(2, 42), replica(1, -1, -1)], "observers": []})
+    assert lines[2].split()[2:4] == ["-1", "43"]
+
+
 def test_to_20_replication_has_the_leader_first() -> None:
     lines = replication_lines(QUORUM)
     assert lines[0].split() == [
