@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, Final, NoReturn
 from uuid import UUID
 
+import kraftlite
 from kraftlite.client.opening import open_at_once
 from kraftlite.model.messages.introspection import REPLICA_FIELDS, NodeStatusResponse, ReplicaState
 from kraftlite.obs import recording_checks as c
@@ -96,8 +97,8 @@ class Note:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeftOut:
-    """An event of a node that is not in the recording, or a line of it that was not read (node -1): it had so many bytes, which is
-    more than a line may have."""
+    """An event of a node that is not in the recording, because it had so many bytes, which is more than a line may have; or a
+    line that was not read (node -1 where it is no event): it is too long, or of another version of kraftlite."""
 
     ts: int
     node: int
@@ -253,18 +254,27 @@ class _Reader:
         return LeftOut(ts=self._ts, node=-1, event=f"line {number}", size=size)
 
     def take(self, raw: bytes) -> Line | None:
-        """None for a line of a kind that is not known. Raises ValueError."""
+        """None for a line of a kind that is not known. Raises ValueError; where another version of kraftlite has made the recording,
+        events and kinds of lines that are not as here are left out (docs/PUBLIC.md)."""
         value = c.obj(json.loads(raw, parse_constant=_no_constant))
         if self.header is None:
             self.header = self._header(value)
             return self.header
         ts = _needed({"ts": c.TIME}, value)["ts"]
         kind = value.get("k")
+        ours = self.header.made_by == kraftlite.__version__
         if kind is None:
-            return self._event(ts, value)
+            told = _needed({"node": c.NODE, "event": c.text(100)}, value)
+            try:
+                event = self._event(ts, value)
+            except ValueError:
+                if ours:
+                    raise
+                event = None
+            return LeftOut(ts=ts, node=told["node"], event=told["event"], size=len(raw)) if event is None and not ours else event
         table = _LINES.get(kind) if isinstance(kind, str) else None
         if table is None:
-            return None
+            return None if ours else LeftOut(ts=ts, node=-1, event=str(kind)[:100], size=len(raw))
         found = _needed(table, value)
         if kind == "note":
             return Note(ts=ts, text=found["text"], until_ms=found["until"])

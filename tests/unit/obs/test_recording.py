@@ -192,6 +192,24 @@ def test_a_line_that_is_too_long_is_left_out_and_told_of(tmp_path: Path, in_memo
         list(read_bytes(b"".join([*lines[:2], *lines[3:]])))
 
 
+def test_what_another_version_of_kraftlite_says_otherwise_is_left_out_and_told_of() -> None:
+    lines: list[bytes] = []
+    found = recorder(lines)
+    found.node(1, 4, ("broker",), "running")
+    strange = [
+        b'{"ts":2,"node":4,"event":"node.started"}',  # a fact came to it since
+        b'{"ts":3,"node":4,"event":"node.dreamt","of":"sheep"}',
+        b'{"ts":4,"k":"dream","node":4}',
+    ]
+    data = b"".join([*lines, *(line + b"\n" for line in strange)])
+    with pytest.raises(RecordingError, match="line 3: node.started has no roles"):
+        list(read_bytes(data))
+    other = data.replace(HEADER.made_by.encode(), b"99.1.0", 1)
+    told = [it for it in read_bytes(other) if isinstance(it, LeftOut)]
+    assert [(it.ts, it.node, it.event) for it in told] == [(2, 4, "node.started"), (3, 4, "node.dreamt"), (4, -1, "dream")]
+    assert tape_of(lambda: read_bytes(other))["cluster"]["recording"]["left_out"] == 3
+
+
 def test_a_last_line_that_is_cut_off_is_left_out(tmp_path: Path) -> None:
     path = tmp_path / "r"
     path.write_bytes(b"".join(whole())[:-5])
