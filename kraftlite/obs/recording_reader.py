@@ -254,8 +254,8 @@ class _Reader:
         return LeftOut(ts=self._ts, node=-1, event=f"line {number}", size=size)
 
     def take(self, raw: bytes) -> Line | None:
-        """None for a line of a kind that is not known. Raises ValueError; where another version of kraftlite has made the recording,
-        events and kinds of lines that are not as here are left out (docs/PUBLIC.md)."""
+        """None for a line of a kind that is not known. Raises ValueError. Of another version's recording, events and kinds of
+        lines that are not as here are left out (docs/PUBLIC.md)."""
         value = c.obj(json.loads(raw, parse_constant=_no_constant))
         if self.header is None:
             self.header = self._header(value)
