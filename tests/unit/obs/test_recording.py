@@ -202,7 +202,7 @@ def test_what_another_version_of_kraftlite_says_otherwise_is_left_out_and_told_o
         b'{"ts":4,"k":"dream","node":4}',
     ]
     data = b"".join([*lines, *(line + b"\n" for line in strange)])
-    with pytest.raises(RecordingError, match="line 3: node.started has no roles"):
+    with pytest.raises(RecordingError, match=r"line 3: node\.started has no roles"):
         list(read_bytes(data))
     other = data.replace(HEADER.made_by.encode(), b"99.1.0", 1)
     told = [it for it in read_bytes(other) if isinstance(it, LeftOut)]
