@@ -100,7 +100,7 @@ class LogCleaner:
             await self._run(cleaning.index())
             for group in cleaning.groups():
                 await self._run(cleaning.rewrite(group))
-                if not self._current(log) or not cleaning.intact(group):
+                if not self._current(log) or not cleaning.intact():
                     cleaning.give_up()
                     self._aborted(log, "it changed during the pass")
                     return False

@@ -157,16 +157,16 @@ class LogLoader:
                     remove(self._ports.disk, gone)
                 except OSError as error:
                     self._fail_dir(drop[0], error)
-        self._adopt_copies(scanned, seen)
-        return set(seen)
+        return {*seen, *self._adopt_copies(scanned, seen)}
 
     def _adopt_copies(
         self,
         scanned: list[tuple[LogDirState, deque[_Job]]],
         seen: Mapping[TopicPartition, tuple[LogDirState, deque[_Job], _Job]],
-    ) -> None:
+    ) -> set[TopicPartition]:
         """A copy whose replica is nowhere, in the directory that metadata names, is the replica: it was complete when the
         controller was told. Not while a directory is offline and nobody else has it all: the replica may be there."""
+        adopted = set()
         missing = not all(state.online for state in self._dirs)
         for state, jobs in scanned:
             for tp, (topic_id, path) in sorted(state.copies_found.items()):
@@ -181,6 +181,8 @@ class LogLoader:
                     self._fail_dir(state, error)
                     break
                 jobs.append(_Job(tp, topic_id, plain))
+                adopted.add(tp)
+        return adopted
 
     def _find_copy(self, state: LogDirState, name: str, path: str, is_ours: IsOurs) -> None:
         """Note a copy that a former run has left; one of a replica that is not ours any more is removed."""
@@ -283,8 +285,8 @@ class LogLoader:
         """Logs that had records, and are not there at all. A replica that never had any may well have no directory."""
         for tp, topic_id in hosted.items():
             stated = state.stated((topic_id, tp.partition))
-            if stated is None or tp in found or tp in state.refused:
-                continue
+            if stated is None or tp in found or tp in state.refused or tp in state.copies_found:
+                continue  # of a copy it was stated just before that would have got its plain name
             path = state.file(str(tp))
             until = f" to {stated.end - 1}" if stated.end > stated.start else ""
             reason = f"{path} is gone, or is another topic's: the records of offsets {stated.start}{until} and beyond are missing"

@@ -166,13 +166,13 @@ class LogDirState:
     def stated(self, key: LogKey) -> Statement | None:
         return None if self.statements is None else self.statements.get(key)
 
-    def state_log(self, log: Log, *, durably: bool = False) -> None:
+    def state_log(self, log: Log, *, durably: bool = False, gaps_below: int = 0) -> None:
         """Note what holds of it now. Durable at once, too, if less holds than was noted before."""
         if self.statements is None or log.topic_id is None or not log.has_records:
             return
         key = (log.topic_id, log.tp.partition)
         old = self.statements.get(key)
-        new = log.statement(old)
+        new = log.statement(old, gaps_below=gaps_below)
         self.statements.note({key: new})
         less = old is not None and (new.start > old.start or new.end < old.end or new.active < old.active)
         if durably or less:

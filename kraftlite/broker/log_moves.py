@@ -249,9 +249,12 @@ class LogMoves:
         """The copy takes the replica's place, under the same `Log`: whoever holds that goes on with it.
 
         The copy has its plain name, durably, before the old directory loses it: a crash in between leaves two, of which metadata
-        names one. `home(tp, state)`: the log is in another directory now.
+        names one. What holds of the copy is stated before that: its files do not tell where in the first segment the log starts,
+        nor that offsets may be missing. `home(tp, state)`: the log is in another directory now.
         """
         tp, source, target = move.tp, move.source, move.target
+        stated = source.stated((move.topic_id, tp.partition))
+        gaps_below = max(0 if stated is None else stated.gaps_below, source.logs[tp].clean_offset or 0)
         current, copy, disk = source.logs[tp], move.copy, self._ports.disk
         copy.update_config(current.config)
         try:
@@ -259,6 +262,7 @@ class LogMoves:
                 if copy.latest_epoch is None or epoch > copy.latest_epoch:
                     copy.assign_epoch_start(epoch, offset)
             self._follow_start(copy, current)  # a copy that a start has opened begins with its first segment
+            target.state_log(copy, durably=True, gaps_below=gaps_below)
             copy.rename_directory(target.file(str(tp)))
             disk.sync_dir(target.path)
         except OSError as error:
@@ -271,7 +275,6 @@ class LogMoves:
         home(tp, target)
         self._ports.tracer.emit(ReplicaMoved(tp=tp, source=source.path, target=target.path, leo=current.leo))
         try:
-            target.state_log(current, durably=True)
             target.write_all(disk)
         except OSError as error:
             self._failed(target, error)

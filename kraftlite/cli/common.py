@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from kraftlite.model.numbers import whole
 from kraftlite.model.shown import printable
 
 if TYPE_CHECKING:
@@ -63,7 +64,7 @@ def bootstrap_of(given: str | None, configured: str | None = None, configured_in
     if found:
         for address in found.split(","):
             host, _, port = address.strip().rpartition(":")
-            if not host or not (port.isascii() and port.isdigit()) or not 0 < int(port) < 65536:
+            if not host or not whole(port, 65_535):
                 where = "--bootstrap-server" if given else configured_in if found is configured else BOOTSTRAP_VARIABLE
                 raise click.UsageError(f"{where} {address.strip() or found!r}: allowed is host:port, or several with commas")
         return found

@@ -14,6 +14,10 @@ from kraftlite.local.state import LocalNode
 _NODE = click.argument("node", type=click.IntRange(0))
 
 
+def _say(line: str) -> None:
+    click.echo(line, err=True)
+
+
 def _added(node: LocalNode, output: str, then: str) -> None:
     if output == "json":
         print_json(node.describe())
@@ -28,7 +32,7 @@ def _added(node: LocalNode, output: str, then: str) -> None:
 def add_broker(data_dir: Path | None, output: str) -> None:
     """Start one more broker of the local cluster. New topics get replicas on it; others are moved with: kraftlite reassign."""
     with local_errors():
-        node = growth.add_broker(data_dir_of(data_dir), by=author("cli"))
+        node = growth.add_broker(data_dir_of(data_dir), say=_say, by=author("cli"))
     _added(node, output, "It has no replicas yet: new topics get some, and kraftlite reassign start moves others")
 
 
@@ -38,7 +42,7 @@ def add_broker(data_dir: Path | None, output: str) -> None:
 def add_controller(data_dir: Path | None, output: str) -> None:
     """Start one more controller of the local cluster, and add it to the voters of the metadata quorum when it has caught up."""
     with local_errors():
-        node = growth.add_controller(data_dir_of(data_dir), by=author("cli"))
+        node = growth.add_controller(data_dir_of(data_dir), say=_say, by=author("cli"))
     _added(node, output, "It votes: kraftlite quorum describe --status")
 
 
@@ -66,7 +70,7 @@ def remove_broker(node: int, fewer_replicas: bool, timeout: float, data_dir: Pat
             node,
             fewer_replicas=fewer_replicas,
             timeout_s=timeout,
-            say=lambda line: click.echo(line, err=True),
+            say=_say,
             by=author("cli"),
         )
     _removed(node, output)
@@ -79,7 +83,7 @@ def remove_broker(node: int, fewer_replicas: bool, timeout: float, data_dir: Pat
 def remove_controller(node: int, data_dir: Path | None, output: str) -> None:
     """Remove a controller of the local cluster from the voters, also one that does not run, stop it, and remove its files."""
     with local_errors():
-        growth.remove_controller(data_dir_of(data_dir), node, by=author("cli"))
+        growth.remove_controller(data_dir_of(data_dir), node, say=_say, by=author("cli"))
     _removed(node, output)
 
 

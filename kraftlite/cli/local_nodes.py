@@ -90,6 +90,7 @@ def up(
             secure=secure,
             extra={**_allowing(directory, faults=faults, with_page=with_page), **pairs(config)},
             by=author("cli"),
+            on_wait=_say_waiting,
         )
     try:
         with local_errors():
@@ -163,7 +164,8 @@ def _stop_page(directory: Path) -> None:
 
 
 def supervise(directory: Path) -> None:
-    """Say when a node ends or comes back, as long as one is there."""
+    """Say when a node ends or comes back, as long as one is there. Raises ClickException when they all have ended, and nobody has
+    stopped the cluster."""
     states: dict[int, str] = {}
     click.echo("Press Ctrl-C to stop it.", err=True)
     while True:
@@ -177,9 +179,33 @@ def supervise(directory: Path) -> None:
                 click.echo(f"node {node.id} is {found}", err=True)
             states[node.id] = found
         if all(found == process.STOPPED for found in states.values()):
-            click.echo("every node has ended", err=True)
-            return
+            if not process.wait_until(lambda: not _ended(directory), _SETTLED_WITHIN_S):
+                ended = "\n".join(f"  node {node.id}, whose log is {node.log_path}" for node in _ended(directory))
+                raise click.ClickException(f"every node has ended, and nobody has stopped the cluster:\n{ended}")
+            if _is_down(directory):
+                click.echo("every node has ended", err=True)
+                return
         time.sleep(0.2)
+
+
+_SETTLED_WITHIN_S = 5.0
+"""`down` forgets a process a moment after it has ended, and `restart` begins another one."""
+
+
+def _ended(directory: Path) -> list[state.LocalNode]:
+    """The nodes that have ended by themselves; none when one is there, or when the cluster was stopped in order or is gone."""
+    try:
+        nodes = state.load(directory).nodes
+    except state.LocalError:
+        return []
+    return [node for node in nodes if node.pid is not None] if all(it.state == process.STOPPED for it in nodes) else []
+
+
+def _is_down(directory: Path) -> bool:
+    try:
+        return all(node.pid is None for node in state.load(directory).nodes)
+    except state.LocalError:
+        return True
 
 
 def stop(directory: Path) -> None:
@@ -195,8 +221,8 @@ def stop(directory: Path) -> None:
             raise
 
 
-def _say_waiting() -> None:
-    click.echo("another command is changing this cluster (up, or one that adds or removes a node); waiting for it …", err=True)
+def _say_waiting(line: str) -> None:
+    click.echo(f"{line} …", err=True)
 
 
 def _report_late(late: list[int]) -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import sys
 from importlib import import_module
 from typing import NoReturn
@@ -365,6 +366,9 @@ def main(args: list[str] | None = None) -> None:
         if _is_expected(error):
             _say(str(error))
             sys.exit(1)
+        if isinstance(error, ValueError) and (found := _TOO_LONG.match(str(error))) is not None:
+            _say(f"a number has {found[1]} digits: allowed are at most 19")
+            sys.exit(2)
         if isinstance(error, SystemError) and ending.was_interrupted():
             _interrupted()  # raised in a callback of librdkafka, whose binding has lost the exception
         _say(f"{type(error).__name__}: {error} (set {DEBUG_VARIABLE}=1 for more)".replace("\n", " "))
@@ -377,6 +381,10 @@ def _interrupted() -> NoReturn:
     with contextlib.suppress(OSError):  # of a terminal that has hung up
         click.echo("interrupted", err=True)
     sys.exit(ending.status_of(130, until_interrupted=False))
+
+
+_TOO_LONG = re.compile(r"Exceeds the limit \(\d+ digits\) for integer string conversion: value has (\d+) digits")
+"""Python's own words, of which there is no class."""
 
 
 def _is_expected(error: Exception) -> bool:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING
 
 import click
@@ -11,18 +10,20 @@ from kraftlite.cli.common import output_option, print_json, print_table
 from kraftlite.cli.target import Target, target_options
 from kraftlite.client.admin import Partition, alter_reassignments, list_reassignments
 from kraftlite.model.errors import ErrorCode
+from kraftlite.model.limits import MAX_INT32
+from kraftlite.model.numbers import whole
+from kraftlite.model.shown import shown
 
 if TYPE_CHECKING:
     from kraftlite.client.cluster import ClusterClient
 
-_PARTITION = re.compile(r"(.+)-(\d+)")
-
 
 def _partition(text: str) -> Partition:
-    found = _PARTITION.fullmatch(text)
-    if found is None:
-        raise click.UsageError(f"{text}: allowed is topic-partition, for example orders-0")
-    return found[1], int(found[2])
+    topic, _, index = text.rpartition("-")
+    number = whole(index, MAX_INT32)
+    if not topic or number is None:
+        raise click.UsageError(f"{shown(text)}: allowed is topic-partition, for example orders-0")
+    return topic, number
 
 
 @click.command("list")
@@ -65,9 +66,11 @@ def start_command(moves: tuple[str, ...], target: Target) -> None:
     wanted: dict[Partition, list[int] | None] = {}
     for item in moves:
         name, _equals, text = item.partition("=")
-        if not all(one.strip().isdecimal() for one in text.split(",")):
-            raise click.UsageError(f"{item}: allowed is topic-partition=1,2,3")
-        wanted[_partition(name)] = [int(one) for one in text.split(",")]
+        brokers = [whole(one.strip(), MAX_INT32) for one in text.split(",")]
+        known = [broker for broker in brokers if broker is not None]
+        if len(known) < len(brokers):
+            raise click.UsageError(f"{shown(item)}: allowed is topic-partition=1,2,3")
+        wanted[_partition(name)] = known
     _alter(target.cluster(), wanted, "Started moving")
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from kraftlite.model.limits import MIB
+from kraftlite.model.numbers import whole
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,6 +86,6 @@ def split_address(address: str) -> tuple[str, int]:
     """(host, port) of host:port or [v6]:port. Raises ValueError."""
     host, _, port = address.rpartition(":")
     host = host.removeprefix("[").removesuffix("]")
-    if not host or not port.isascii() or not port.isdigit() or not 0 < int(port) < 1 << 16:
+    if not host or not whole(port, 65_535):
         raise ValueError(f"bootstrap.servers={address!r}: allowed is host:port, several separated by commas")
     return host, int(port)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 from uuid import UUID
 
@@ -49,17 +50,20 @@ class ReassignmentControl:
     # --- start and cancel
 
     def alter(self, request: AlterPartitionReassignmentsRequest) -> Steps[ControllerResult[AlterPartitionReassignmentsResponse]]:
-        """Each partition by itself: a refusal of one leaves the others."""
+        """Each partition by itself: a refusal of one leaves the others. One that is named twice is refused, and answered once.
+
+        Departs: Kafka decides each time from what was there before the request and writes both, which may be neither of the two
+        moves, and may leave a leader that is no replica.
+        """
         records = BoundedRecords()
         results = []
-        seen: set[tuple[str, int]] = set()
-        for wanted in request.partitions:
+        count = Counter((wanted.topic, wanted.partition) for wanted in request.partitions)
+        for wanted in {(wanted.topic, wanted.partition): wanted for wanted in request.partitions}.values():
             yield
             error: ApiError | None = None
             try:
-                if (wanted.topic, wanted.partition) in seen:
+                if count[wanted.topic, wanted.partition] > 1:
                     raise ApiError(ErrorCode.INVALID_REQUEST, f"Partition {wanted.topic}-{wanted.partition} is named twice.")
-                seen.add((wanted.topic, wanted.partition))
                 record = self._alter_one(wanted, allow_factor_change=request.allow_replication_factor_change)
                 if record is not None:
                     records.append(record)

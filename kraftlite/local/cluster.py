@@ -55,15 +55,16 @@ def up(
     secure: bool | None = None,
     extra: Mapping[str, str] | None = None,
     by: Author | None = None,
+    on_wait: Callable[[str], None] = lambda line: None,
 ) -> LocalCluster:
     """Make the cluster, or take the one that is there, and start every node that does not run; returns when all are ready.
 
     An existing cluster keeps its ids, ports and cluster id; `controllers`, `brokers`, `combined`, `secure` must agree with it if
-    given.
+    given. `on_wait` is told once when another command holds this one up.
     """
     data_dir = data_dir.absolute()
     refuse_path(data_dir)
-    with locked(data_dir / ".up.lock"):
+    with locked(data_dir / ".up.lock", "up", on_wait):
         if (data_dir / STATE_NAME).exists():
             cluster = load(data_dir)
             refuse_containers(cluster, "up -d")
@@ -423,7 +424,7 @@ def down(
     *,
     wipe: bool = False,
     by: Author | None = None,
-    on_wait: Callable[[], None] = lambda: None,
+    on_wait: Callable[[str], None] = lambda line: None,
     patience_s: float = OTHERS_TIMEOUT_S,
 ) -> list[int]:
     """Stop brokers, then controllers (which the brokers' controlled shutdown needs). Returns the ids that took too long and were
@@ -437,7 +438,7 @@ def down(
     """
     data_dir = data_dir.absolute()
     load(data_dir)  # where no cluster is, no file of a lock is made
-    with locked_within(data_dir / ".up.lock", patience_s, on_wait):
+    with locked_within(data_dir / ".up.lock", patience_s, "down", on_wait):
         cluster = load(data_dir)
         refuse_containers(cluster, "down")
         if wipe:

@@ -64,15 +64,15 @@ def _quiet(line: str) -> None:
 # --- growing
 
 
-def add_broker(data_dir: Path, *, by: Author | None = None) -> LocalNode:
+def add_broker(data_dir: Path, *, say: Say = _quiet, by: Author | None = None) -> LocalNode:
     """Start one more broker; returns when it serves. It gets replicas of new topics, and what is reassigned to it."""
-    with _changing(data_dir) as cluster, _controllers(cluster) as controllers:
+    with _changing(data_dir, "add-broker", say) as cluster, _controllers(cluster) as controllers:
         return _joined(cluster, "broker", controllers, by)
 
 
-def add_controller(data_dir: Path, *, by: Author | None = None) -> LocalNode:
+def add_controller(data_dir: Path, *, say: Say = _quiet, by: Author | None = None) -> LocalNode:
     """Start one more controller, and add it to the voters; returns when it votes."""
-    with _changing(data_dir) as cluster, _controllers(cluster) as controllers:
+    with _changing(data_dir, "add-controller", say) as cluster, _controllers(cluster) as controllers:
         cluster = _with_changing_voters(cluster, controllers)
         node = _joined(cluster, "controller", controllers, by)
         assert node.controller is not None and node.directory_id is not None
@@ -144,9 +144,9 @@ def _with_changing_voters(cluster: LocalCluster, controllers: ClusterClient) -> 
 # --- shrinking
 
 
-def remove_controller(data_dir: Path, node_id: int, *, by: Author | None = None) -> None:
+def remove_controller(data_dir: Path, node_id: int, *, say: Say = _quiet, by: Author | None = None) -> None:
     """Remove a controller from the voters, whether it runs or not, stop it, and remove its files."""
-    with _changing(data_dir) as cluster, _controllers(cluster) as controllers:
+    with _changing(data_dir, "remove-controller", say) as cluster, _controllers(cluster) as controllers:
         node = cluster.node(node_id)
         if not node.is_controller:
             raise LocalError(f"node {node_id} is no controller; to remove it: kraftlite remove-broker {node_id}")
@@ -173,7 +173,7 @@ def remove_broker(
     `fewer_replicas`: partitions for which there is no other broker go on with one replica less. `timeout_s`: for the moves; what
     was begun goes on after it, and the broker stays.
     """
-    with _changing(data_dir) as cluster, _controllers(cluster) as controllers:
+    with _changing(data_dir, "remove-broker", say) as cluster, _controllers(cluster) as controllers:
         node = cluster.node(node_id)
         if not node.is_broker:
             raise LocalError(f"node {node_id} is no broker; to remove it: kraftlite remove-controller {node_id}")
@@ -276,10 +276,10 @@ def _stop(cluster: LocalCluster, node: LocalNode, by: Author | None) -> None:
 
 
 @contextlib.contextmanager
-def _changing(data_dir: Path) -> Iterator[LocalCluster]:
-    """The cluster, whose shape nobody else changes meanwhile."""
+def _changing(data_dir: Path, command: str, say: Say) -> Iterator[LocalCluster]:
+    """The cluster, whose shape nobody else changes meanwhile; who has to wait for that is told so by `say`."""
     data_dir = data_dir.absolute()
-    with locked(data_dir / ".up.lock"):
+    with locked(data_dir / ".up.lock", command, say):
         cluster = load(data_dir)
         refuse_containers(cluster, "up -d")
         yield cluster

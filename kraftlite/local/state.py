@@ -6,6 +6,7 @@ import contextlib
 import fcntl
 import json
 import os
+import re
 import signal
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, fields, replace
@@ -27,6 +28,10 @@ TEMPORARY = ".json.tmp"
 OWN_FILES = (STATE_NAME, TARGETS_NAME, PAGE_NAME, PAGE_LOG, *(Path(it).stem + TEMPORARY for it in (STATE_NAME, TARGETS_NAME)))
 DATA_DIR_VARIABLE = "KRAFTLITE_DATA_DIR"
 BOOTSTRAP_VARIABLE = "KRAFTLITE_BOOTSTRAP_SERVER"
+
+
+TOLD_AFTER_S = 1.0
+_HOLDER = re.compile(rb"([0-9]{1,10}) ([a-z-]{1,30})\n")
 
 
 class LocalError(Exception):
@@ -320,48 +325,71 @@ def _targets(cluster: LocalCluster) -> list[dict[str, Any]]:
 
 
 @contextlib.contextmanager
-def locked(path: Path) -> Iterator[None]:
-    """An exclusive lock on a file, created if need be with its directory, for as long as the block runs."""
+def locked(path: Path, command: str = "", on_wait: Callable[[str], None] | None = None) -> Iterator[None]:
+    """An exclusive lock on a file, created if need be with its directory, for as long as the block runs.
+
+    `command`: what others are told that has it. `on_wait` is told once, after a second, that somebody else has it, and who.
+    """
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
     except (FileExistsError, NotADirectoryError):
         pass  # which opening the file says better
     except OSError as error:
         raise _unusable(path.parent, error) from None
-    fd = _lock(path, lambda fd: fcntl.flock(fd, fcntl.LOCK_EX))
-    try:
+
+    def wait(fd: int) -> None:
+        if on_wait is not None and not process.wait_until(lambda: _take_lock(fd), TOLD_AFTER_S):
+            on_wait(_who_has(path, fd))
+        fcntl.flock(fd, fcntl.LOCK_EX)
+
+    with _held(_lock(path, wait), command):
         yield
-    finally:
-        os.close(fd)
 
 
 @contextlib.contextmanager
-def locked_within(path: Path, timeout_s: float, on_wait: Callable[[], None]) -> Iterator[None]:
-    """The same in a directory that is there; `on_wait` is told when somebody else has the lock. Raises LocalError when it is not
-    free within the time."""
-
-    def is_taken(fd: int) -> bool:
-        try:
-            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return False
-        return True
+def locked_within(path: Path, timeout_s: float, command: str, on_wait: Callable[[str], None]) -> Iterator[None]:
+    """The same in a directory that is there, with `on_wait` told at once. Raises LocalError when the lock is not free within the
+    time."""
 
     def wait(fd: int) -> None:
-        if is_taken(fd):
+        if _take_lock(fd):
             return
-        on_wait()
-        if not process.wait_until(lambda: is_taken(fd), timeout_s):
+        on_wait(_who_has(path, fd))
+        if not process.wait_until(lambda: _take_lock(fd), timeout_s):
             raise LocalError(
                 f"another command has been changing the cluster in {path.parent} for {timeout_s:.0f} s (up, add-broker, "
                 "add-controller, remove-broker or remove-controller): wait for it, or end it with Ctrl-C"
             )
 
-    fd = _lock(path, wait)
+    with _held(_lock(path, wait), command):
+        yield
+
+
+def _take_lock(fd: int) -> bool:
     try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+@contextlib.contextmanager
+def _held(fd: int, command: str) -> Iterator[None]:
+    """The lock is ours until the end, and its file says so if there is a `command`."""
+    try:
+        if command:
+            with contextlib.suppress(OSError):  # a full disk: then nobody is told who it is
+                os.ftruncate(fd, 0)
+                os.pwrite(fd, f"{os.getpid()} {command}\n".encode(), 0)
         yield
     finally:
         os.close(fd)
+
+
+def _who_has(path: Path, fd: int) -> str:
+    found = _HOLDER.fullmatch(os.pread(fd, 100, 0))
+    who = f"process {int(found[1])} (kraftlite {found[2].decode()})" if found else "another command"
+    return f"waiting for {path}: {who} is changing this cluster"
 
 
 def _lock(path: Path, wait: Callable[[int], None]) -> int:

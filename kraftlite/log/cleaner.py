@@ -97,6 +97,7 @@ class Source(NamedTuple):
     segment: Segment
     path: str
     size: int
+    cuts: int
     base_offset: int
     end_offset: int
     """The offset at which the next segment begins."""
@@ -123,7 +124,7 @@ class Cleaning:
         self._directory = log.directory
         segments = log.segments
         self._sources = [
-            Source(segment, segment.path, segment.size, segment.base_offset, following.base_offset)
+            Source(segment, segment.path, segment.size, segment.cuts, segment.base_offset, following.base_offset)
             for segment, following in itertools.pairwise(segments)
             if following.base_offset <= todo.up_to
         ]
@@ -260,14 +261,16 @@ class Cleaning:
 
     # the loop's part
 
-    def intact(self, group: Sequence[Source] | None = None) -> bool:
-        """Return whether the log still has what was read: these segments (None: all), neither cut nor dropped nor moved, and
-        all of it flushed."""
-        sources = self._sources if group is None else group
+    def intact(self) -> bool:
+        """Return whether the log still has what was read and is not swapped yet, neither cut nor dropped nor moved, and all of it
+        flushed. That is more than the group that is next: what the map knows of the segments behind it decides what goes."""
+        sources = self._sources[self._swapped :]
         if not sources:
             return False  # deleted between `look` and the beginning of the pass
         if sources[-1].end_offset > self.log.recovery_point:
             return False
+        if any(source.segment.cuts != source.cuts for source in sources):
+            return False  # it may have grown to its old size, with other records
         return self.log.directory == self._directory and self.log.holds(
             [source.segment for source in sources], [source.size for source in sources]
         )
@@ -289,8 +292,7 @@ class Cleaning:
 
     def disturbed(self) -> bool:
         """Return, after an error, whether the log had changed, so that what the pass wanted to read may not be there any more."""
-        left = self._sources[self._swapped :]
-        return not self._swapping and bool(left) and not self.intact(left)
+        return not self._swapping and self._swapped < len(self._sources) and not self.intact()
 
     def give_up(self) -> None:
         """The new segment that was written last is not wanted any more."""

@@ -16,7 +16,8 @@ from collections.abc import Iterator
 from operator import attrgetter
 from typing import Final, NamedTuple
 
-from kraftlite.model.limits import MIB
+from kraftlite.log.batch import HEADER_BYTES
+from kraftlite.model.limits import MAX_INT32, MIB
 from kraftlite.runtime.ports import Disk
 
 OFFSET_ENTRY: Final = struct.Struct(">ii")
@@ -108,7 +109,7 @@ class OffsetIndex:
 
     def load(self, disk: Disk, log_size: int) -> None:
         """Raises CorruptIndex when the file is absent, empty though the log is not, or not an index of this segment."""
-        data = _read(disk, self.path, log_size + TIME_ENTRY.size)
+        data = _read(disk, self.path, _most(log_size))
         if not data and log_size > 0:
             raise CorruptIndex("empty")
         if len(data) % OFFSET_ENTRY.size:
@@ -195,7 +196,7 @@ class TimeIndex:
 
     def load(self, disk: Disk, log_size: int) -> None:
         """Raises CorruptIndex as `OffsetIndex.load`."""
-        data = _read(disk, self.path, log_size + TIME_ENTRY.size)
+        data = _read(disk, self.path, _most(log_size))
         if not data and log_size > 0:
             raise CorruptIndex("empty")
         if len(data) % TIME_ENTRY.size:
@@ -312,8 +313,14 @@ class TransactionIndex:
             _sync(disk, self.path)
 
 
+def _most(log_size: int) -> int:
+    """Every entry is of a batch, which is longer, and one more closes the time index. No segment outgrows a 32-bit number, but
+    for a batch: a file that is larger, as one with a hole, has no larger index for that."""
+    return (min(log_size, MAX_INT32) // HEADER_BYTES + 2) * TIME_ENTRY.size
+
+
 def _read(disk: Disk, path: str, most: int) -> bytes:
-    """Every entry is of a batch, which is longer, and one more closes the time index: a larger file is not read at all."""
+    """A file of more than `most` bytes is not read at all."""
     stat = disk.stat(path)
     if stat is None or stat.is_dir:
         raise CorruptIndex("missing")

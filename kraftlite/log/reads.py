@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from kraftlite.log.batch import HEADER_BYTES, BatchHeader, parse_header
+from kraftlite.log.batch import HEADER_BYTES, NO_TIMESTAMP, BatchHeader, parse_header
 from kraftlite.log.context import LogContext
 from kraftlite.log.indexes import AbortedTransaction
 from kraftlite.log.seek import Seeker, Steps, TimestampOffset, first_record, newest_from
@@ -143,12 +143,14 @@ def _first_record(
 
 
 def offset_of_max_timestamp(segments: SegmentList, start: int, leo: int, seeker: Seeker) -> TimestampOffset | None:
-    """The first record from `start` on that has the largest timestamp there; None when none has a timestamp.
+    """The first record from `start` on that has the largest timestamp there; where none has one, -1 is the largest.
 
     Of a batch that compaction has emptied the timestamp is still there, the record is not: then all headers are looked at.
     """
     found, misled = _max_record(segments, start, leo, seeker, scan=False)
-    return _max_record(segments, start, leo, seeker, scan=True)[0] if misled else found
+    if misled:
+        found, _ = _max_record(segments, start, leo, seeker, scan=True)
+    return offset_for_timestamp(segments, NO_TIMESTAMP, start, leo, seeker) if found is None else found
 
 
 def _max_record(

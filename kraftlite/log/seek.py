@@ -104,7 +104,7 @@ class Seeker:
 
 
 def first_record(batch: bytes, header: BatchHeader, timestamp: int, start: int) -> Steps[TimestampOffset | None]:
-    """The first record of a batch from offset `start` on with a timestamp >= `timestamp`, which is not negative."""
+    """The first record of a batch from offset `start` on with a timestamp >= `timestamp`, which is -1 or more."""
     epoch = header.partition_leader_epoch if header.partition_leader_epoch >= 0 else None
     first = max(start - header.base_offset, 0)
     yield len(batch) // (2 * _PLAIN_DISCOUNT)
@@ -112,7 +112,8 @@ def first_record(batch: bytes, header: BatchHeader, timestamp: int, start: int) 
         if header.is_log_append_time:
             newest = header.max_timestamp
             return TimestampOffset(newest, header.base_offset + first, epoch) if newest >= timestamp else None
-        index, when = yield from _scan(batch, header, timestamp, first)
+        # To the scanner no timestamp, -1, is within all bounds.
+        index, when = (None, 0) if timestamp < 0 else (yield from _scan(batch, header, timestamp, first))
         if index is not None:
             return TimestampOffset(when, header.base_offset + index, epoch) if index >= 0 else None
     for record in _records(batch, header):

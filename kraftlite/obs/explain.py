@@ -14,6 +14,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from kraftlite.model.numbers import whole
+from kraftlite.model.shown import shown
 from kraftlite.obs import (
     explain_acl,
     explain_levels,
@@ -79,8 +81,8 @@ class Subject:
             raise ValueError(f"{kind} needs a name: {kind} {_EXAMPLES[kind]}")
         name = name.removeprefix("@") if kind == "record" else name
         name = f"User:{name}" if kind == "acl" and ":" not in name else name
-        if kind in ("node", "record") and not name.isdecimal():
-            raise ValueError(f"{kind} {name}: allowed is a number")
+        if kind in ("node", "record") and whole(name) is None:
+            raise ValueError(f"{kind} {shown(name)}: allowed is a number")
         return cls(kind, name)
 
     def __str__(self) -> str:

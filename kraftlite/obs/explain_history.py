@@ -7,6 +7,8 @@ from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from kraftlite.model.limits import MAX_INT32
+from kraftlite.model.numbers import whole
 from kraftlite.obs import faults
 from kraftlite.obs.explain_events import Recorded
 
@@ -327,7 +329,8 @@ def _at(found: Sequence[Recorded], position: int) -> Recorded | None:
 
 def _split(name: str) -> tuple[str, int]:
     topic, _, index = name.rpartition("-")
-    return (topic, int(index)) if index.isdecimal() else (name, -1)
+    number = whole(index, MAX_INT32)
+    return (name, -1) if number is None else (topic, number)
 
 
 def _ids(value: Sequence[Any] | None) -> tuple[int, ...] | None:

@@ -35,6 +35,8 @@ _LAST_WORDS: Final = 1 << 10
 _TURN_MS: Final = 1_000
 _AT_ONCE: Final = 1_000
 """Replicas in one line."""
+_STAMP: Final = 100
+"""The bytes of a line's `ts` and of its end, and some more."""
 LIVE, EMBEDDED, SIMULATED = "live", "embedded", "simulated"
 WALL, VIRTUAL = "wall", "virtual"
 STATUS_FIELDS: Final = (
@@ -140,8 +142,16 @@ class Recorder:
         said.replicas, said.replicas_ms = now, at
         line: dict[str, Any] = {"k": "replicas", "node": node, "at": at}
         for start in range(0, max(len(news), len(gone), 1), _AT_ONCE):
-            parts = {"set": news[start : start + _AT_ONCE], "gone": gone[start : start + _AT_ONCE]}
-            self._line(ts, {**line, **{name: part for name, part in parts.items() if part}})
+            self._some_replicas(ts, line, news[start : start + _AT_ONCE], gone[start : start + _AT_ONCE])
+
+    def _some_replicas(self, ts: int, line: dict[str, Any], news: list[Any], gone: list[Any]) -> None:
+        """One line, or as many as it takes for each to be short enough for a reader."""
+        whole = {**line, **({"set": news} if news else {}), **({"gone": gone} if gone else {})}
+        if max(len(news), len(gone)) > 1 and len(_encode(whole)) > MAX_LINE - _STAMP:
+            self._some_replicas(ts, line, news[: len(news) // 2], gone[: len(gone) // 2])
+            self._some_replicas(ts, line, news[len(news) // 2 :], gone[len(gone) // 2 :])
+        else:
+            self._line(ts, whole)
 
     def silent(self, ts: int, node: int, why: str) -> None:
         """It was asked and did not answer."""
@@ -189,7 +199,8 @@ class Recorder:
             return
         line = _encode(value).encode() + b"\n"
         if len(line) > MAX_LINE:  # an event with more facts than a reader takes; what nodes say is split before
-            said = {"node": value["node"], "name": str(value["event"])[:100], "bytes": len(line)}
+            name = str(value.get("event") or value["k"])[:100]
+            said = {"node": value.get("node", -1), "name": name, "bytes": len(line)}
             line = _encode({"ts": value["ts"], "k": "left-out", **said}).encode() + b"\n"
         if len(line) > self._room:
             self.reached = True

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, Final, NoReturn
 from uuid import UUID
 
+import kraftlite
 from kraftlite.client.opening import open_at_once
 from kraftlite.model.messages.introspection import REPLICA_FIELDS, NodeStatusResponse, ReplicaState
 from kraftlite.obs import recording_checks as c
@@ -96,7 +97,8 @@ class Note:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeftOut:
-    """An event of a node that is not in the recording: it had so many bytes, which is more than a line may have."""
+    """An event of a node that is not in the recording, because it had so many bytes, which is more than a line may have; or a
+    line that was not read (node -1 where it is no event): it is too long, or of another version of kraftlite."""
 
     ts: int
     node: int
@@ -197,20 +199,29 @@ def _raw(path: Path, file: Any, max_bytes: int) -> Iterator[bytes]:
 
 def _lines(raw: Iterable[bytes], name: str) -> Iterator[Line]:
     reader = _Reader()
-    number = 0
-    for number, line in enumerate(raw, 1):
-        if not line.endswith(b"\n"):
-            if len(line) > MAX_LINE:
+    number = 1
+    skipped = 0
+    for line in raw:
+        whole = line.endswith(b"\n")
+        if skipped or len(line) > MAX_LINE:
+            if reader.header is None:
                 raise RecordingError(f"{name} line {number}: it has more than {MAX_LINE} bytes")
+            skipped += len(line)
+            if whole:
+                yield reader.skip(number, skipped)
+                number, skipped = number + 1, 0
+            continue
+        if not whole:
             break
         try:
             found = reader.take(line)
         except (ValueError, RecursionError) as error:
             raise RecordingError(f"{name} line {number}: {_reason(error)}") from None
+        number += 1
         if found is not None:
             yield found
     if reader.header is None:
-        raise RecordingError(f"{name} line {max(1, number)}: it is not a recording of kraftlite")
+        raise RecordingError(f"{name} line 1: it is not a recording of kraftlite")
 
 
 def _reason(error: Exception) -> str:
@@ -235,20 +246,35 @@ class _Reader:
         self._replicas: dict[int, dict[tuple[str, int], dict[str, Any]]] = {}
         self._nodes: dict[int, tuple[str, ...]] = {}
         self._over = False
+        self._skipped = False
+
+    def skip(self, number: int, size: int) -> LeftOut:
+        """A line is not read, as it is too long. What it may have said of a replica is not known from here on."""
+        self._skipped = True
+        return LeftOut(ts=self._ts, node=-1, event=f"line {number}", size=size)
 
     def take(self, raw: bytes) -> Line | None:
-        """None for a line of a kind that is not known. Raises ValueError."""
+        """None for a line of a kind that is not known. Raises ValueError. Of another version's recording, events and kinds of
+        lines that are not as here are left out (docs/PUBLIC.md)."""
         value = c.obj(json.loads(raw, parse_constant=_no_constant))
         if self.header is None:
             self.header = self._header(value)
             return self.header
         ts = _needed({"ts": c.TIME}, value)["ts"]
         kind = value.get("k")
+        ours = self.header.made_by == kraftlite.__version__
         if kind is None:
-            return self._event(ts, value)
+            told = _needed({"node": c.NODE, "event": c.text(100)}, value)
+            try:
+                event = self._event(ts, value)
+            except ValueError:
+                if ours:
+                    raise
+                event = None
+            return LeftOut(ts=ts, node=told["node"], event=told["event"], size=len(raw)) if event is None and not ours else event
         table = _LINES.get(kind) if isinstance(kind, str) else None
         if table is None:
-            return None
+            return None if ours else LeftOut(ts=ts, node=-1, event=str(kind)[:100], size=len(raw))
         found = _needed(table, value)
         if kind == "note":
             return Note(ts=ts, text=found["text"], until_ms=found["until"])
@@ -322,6 +348,8 @@ class _Reader:
             now.update(checked)
             for name, nothing in _LATER.items():
                 now.setdefault(name, nothing)
+            if self._skipped and any(name not in now for name in REPLICA_FIELDS):
+                continue
             _complete(now, REPLICA_FIELDS, f"the replica of {key[0]}-{key[1]}")
             values: dict[str, Any] = {name: tuple(it) if isinstance(it, list) else it for name, it in now.items()}
             said.append(ReplicaState(topic=key[0], partition=key[1], **values))

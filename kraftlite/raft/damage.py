@@ -24,7 +24,7 @@ from typing import Final
 
 from kraftlite.log.batch import HEADER_BYTES, MAGIC, BatchHeader, check_crc, parse_header
 from kraftlite.model.errors import Fault
-from kraftlite.model.limits import MIB
+from kraftlite.model.limits import MAX_INT32, MIB
 from kraftlite.raft.flush_mark import FILE_NAME as FLUSH_MARK
 from kraftlite.raft.flush_mark import read_flush_mark
 from kraftlite.raft.snapshots import parse_snapshot_name
@@ -34,6 +34,8 @@ _MAGIC_AT: Final = 16
 _MAX_STEP: Final = 1 << 31
 _MAX_BATCH_BYTES: Final = 64 * MIB
 """A batch that claims to be larger is no batch: no controller writes one."""
+_MAX_SEGMENT_BYTES: Final = MAX_INT32 + _MAX_BATCH_BYTES
+"""A file that is larger was not written by a node: `metadata.log.segment.bytes` is a 32-bit number."""
 _PIECE_BYTES: Final = MIB
 
 
@@ -190,7 +192,10 @@ def _header_at(segment: _Segment, position: int) -> BatchHeader | None:
 
 
 def _intact_behind(segment: _Segment, position: int, expected: int) -> bool:
-    """Not at the position itself: a torn write may leave a batch there of which nothing but the offset is wrong."""
+    """Not at the position itself: a torn write may leave a batch there of which nothing but the offset is wrong. A file that is
+    larger than any segment is not searched: no crash has made it so, whatever is in it."""
+    if segment.size > _MAX_SEGMENT_BYTES:
+        return True
     magic = bytes([MAGIC])
     begin = position + 1 + _MAGIC_AT
     while begin < segment.size:

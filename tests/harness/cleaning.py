@@ -25,7 +25,7 @@ def clean(log: Log, disk: Disk, *, wall_ms: int = NOW, map_bytes: int = MAP_BYTE
     for group in cleaning.groups():
         for _ in cleaning.rewrite(group):
             pass
-        assert cleaning.intact(group)
+        assert cleaning.intact()
         cleaning.swap(group)
     log.clean_offset = cleaning.end_offset
     return cleaning

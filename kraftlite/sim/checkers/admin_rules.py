@@ -278,15 +278,15 @@ def _removal(topic_id: UUID) -> Want:
 
 
 def alter_reassignments(state: MetadataState, request: m.AlterPartitionReassignmentsRequest) -> Outcome:
-    seen: set[tuple[str, int]] = set()
-    entries = []
-    for it in request.partitions:
-        twice = (it.topic, it.partition) in seen
-        seen.add((it.topic, it.partition))
-        entries.append(
-            Entry(faults=frozenset({E.INVALID_REQUEST})) if twice else _move(state, it, request.allow_replication_factor_change)
+    count = Counter((it.topic, it.partition) for it in request.partitions)
+    return Outcome(
+        tuple(
+            Entry(faults=frozenset({E.INVALID_REQUEST}))
+            if count[it.topic, it.partition] > 1
+            else _move(state, it, request.allow_replication_factor_change)
+            for it in {(it.topic, it.partition): it for it in request.partitions}.values()
         )
-    return Outcome(tuple(entries))
+    )
 
 
 def _move(state: MetadataState, wanted: m.ReassignablePartition, any_factor: bool) -> Entry:

@@ -272,7 +272,7 @@ function draw() {
   if (late > LATE_MS || lost) told.push(h("p", { class: "banner alarm", role: "alert" }, typeof lost === "string" ? lost : `This page has not heard from its server for ${span(late)}: what you see is as old as that.`));
   const about = page.cluster.recording;
   if (about && about.outcome && about.outcome !== "OK") told.push(h("p", { class: "banner alarm" }, `${{ full: "The recording ends early", stopped: "The recording was stopped" }[about.outcome] || about.outcome}: ${about.text}`));
-  if (about && about.left_out) told.push(h("p", { class: "banner warn" }, `${about.left_out} ${about.left_out === 1 ? "event is" : "events are"} not in the recording, because it was longer than 1 MiB: a story may lack a step.`));
+  if (about && about.left_out) told.push(h("p", { class: "banner warn" }, `${about.left_out} ${about.left_out === 1 ? "event is" : "events are"} left out, being longer than 1 MiB or of another version of kraftlite (${about.made_by} made the recording): a story may lack a step.`));
   if (page.state.gone) told.push(h("p", { class: "banner alarm" }, page.state.gone));
   if (page.state.self.late_ms > 250) told.push(h("p", { class: "banner warn" }, `The page's server was late itself by ${span(page.state.self.late_ms)}: ages are less exact.`));
   const [, view] = VIEWS[page.view];

@@ -172,6 +172,35 @@ async def test_lg_47_a_log_that_changes_under_the_cleaner_aborts_it(step: int, c
     await logs.bed.tasks.cancel_all()
 
 
+@pytest.mark.parametrize("step", [1, 2, 3, 4])
+async def test_lg_47_what_replaced_a_key_is_cut_off_while_the_cleaner_is_at_an_earlier_segment(step: int) -> None:
+    """An unclean election cuts below the HW: the map knows of records that are not there any more, and the segments before them
+    are as they were."""
+    logs = Logs()
+    (a,) = await opened(logs, (A0, ORDERS))
+    keys = [
+        b"alone",
+        *(b"k%d" % (number % 3) for number in range(90)),
+        b"alone",
+        *(b"k%d" % (number % 3) for number in range(30)),
+    ]
+    for key in keys:
+        made = bytearray(build_batch([Record(key, b"v" * 50)], timestamp_ms=1_700_000_000_000))
+        a.append_as_leader(made, leader_epoch=0, wall_ms=1_700_000_000_000, origin=AppendOrigin.CLIENT)
+    a.update_hw(a.leo)
+    assert len(a.segment_base_offsets) > 3
+
+    def cut() -> None:
+        assert a.log_start_offset == 0 and a.segments[0].size > 1_500, "no segment has been replaced yet"
+        a.truncate_to(60, allow_below_hw=True)
+
+    at_step(logs, step, cut)
+    logs.dirs.start_housekeeping()
+    await logs.bed.clock.run_for(1_000, settle=400)
+    assert a.leo == 60 and (0, b"alone") in [row[:2] for row in keyed(a)]
+    await logs.bed.tasks.cancel_all()
+
+
 async def test_lg_52_reads_while_the_cleaner_works_never_go_back() -> None:
     logs = Logs()
     (a,) = await opened(logs, (A0, ORDERS))

@@ -59,6 +59,24 @@ def test_cm_41_start_keeps_leader_and_isr(world: World) -> None:
     world.check()
 
 
+def test_cm_41_a_partition_that_is_named_twice_is_refused_once_and_stays_where_it_is(world: World) -> None:
+    """Whoever is told of a refusal must not find that something was done nevertheless."""
+    world.create_many(world.topic("u", assignments=[[1, 2, 3]]))
+
+    def to(topic: str, *replicas: int) -> m.ReassignablePartition:
+        return m.ReassignablePartition(topic=topic, partition=0, replicas=tuple(map(NodeId, replicas)))
+
+    request = m.AlterPartitionReassignmentsRequest(
+        partitions=(to("t", 4, 5, 1), to("u", 4, 5, 1), to("t", 2, 3, 4)), allow_replication_factor_change=True, timeout_ms=1000
+    )
+    answer = world.submit("test", lambda _now: world.state.reassignments.alter(request))
+    world.settle()
+    assert [(it.topic, it.error) for it in answer.value.results] == [("t", ErrorCode.INVALID_REQUEST), ("u", ErrorCode.NONE)]
+    assert world.partition().replicas == (1, 2, 3)
+    assert listed(world) == [("u", 0, (4, 5), (2, 3))]
+    world.check()
+
+
 def test_cm_42_completes_when_every_added_replica_is_in_the_isr(world: World) -> None:
     assert move(world, 4, 5, 1) is ErrorCode.NONE
     world.alter_partition([1, 2, 3, 4])

@@ -479,6 +479,27 @@ def test_lg_47_a_log_that_was_cut_or_emptied_or_moved_is_not_swapped() -> None:
             assert not [name for name in disk.listdir(DIR) if name.endswith(".cleaned")]
 
 
+def test_lg_47_a_segment_that_was_cut_and_grew_to_its_old_size_is_another() -> None:
+    """An unclean election cuts below the HW, and the new leader's records are often as long as those that they replace."""
+    disk, log = fresh()
+    for value in ("old0", "old1"):
+        put(log, "k", value)
+    put(log, "j", "old2")
+    log.roll()
+    commit_all(log)
+    cleaning = begun(log, disk)
+    assert cleaning.intact()
+    log.truncate_to(1, allow_below_hw=True)
+    put(log, "i", "new1")
+    put(log, "j", "new2")
+    log.roll()
+    commit_all(log)
+    log.flush_sync()
+    assert [segment.size for segment in log.segments[:-1]] == [cleaning.todo.dirty_bytes]
+    assert not cleaning.intact() and cleaning.disturbed()
+    cleaning.give_up()
+
+
 def test_lg_47_appends_and_rolls_do_not_disturb() -> None:
     disk, log = filled(6)
     cleaning = begun(log, disk)

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import os
+from pathlib import Path
+
 import pytest
 
+from kraftlite.host.disk import HostDisk
 from kraftlite.log.config import LogConfig
 from kraftlite.log.log import Log
+from kraftlite.model.limits import MIB
 from kraftlite.runtime.trace import ListTracer
 from kraftlite.runtime.trace.log import LogDoubted
 from tests.harness.disk import MemDisk
@@ -139,3 +144,34 @@ def test_lg_28_an_index_entry_that_no_batch_confirms_rebuilds_the_index(entry: i
         assert again.offset_for_timestamp(timestamp, up_to=log.leo) == log.offset_for_timestamp(timestamp, up_to=log.leo)
     again.close()
     assert disk.read_file(path) == good
+
+
+@pytest.mark.parametrize("clean", [True, False], ids=["clean", "unclean"])
+@pytest.mark.parametrize("suffixes", [(".log",), (".log", ".index", ".timeindex")], ids=["log", "log and indexes"])
+def test_lg_27_a_hole_of_a_terabyte_is_cut_off_and_not_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, clean: bool, suffixes: tuple[str, ...]
+) -> None:
+    """Such a file has no blocks for it, so that any disk may have it; read, it would fill the memory."""
+    log = open_log(HostDisk(), SMALL, directory=f"{tmp_path}/t-0")
+    for _ in range(30):
+        append(log, "x" * 50, "y")
+    (log.close if clean else log.close_files)()
+    last = max(path.stem for path in (tmp_path / "t-0").glob("*.log"))
+    for suffix in suffixes:
+        path = tmp_path / "t-0" / f"{last}{suffix}"
+        path.touch()
+        os.truncate(path, 1 << 40)
+    read_file = HostDisk.read_file
+
+    def bounded(disk: HostDisk, path: str) -> bytes:
+        stat = disk.stat(path)
+        assert stat is not None and stat.size < 512 * MIB, path
+        return read_file(disk, path)
+
+    monkeypatch.setattr(HostDisk, "read_file", bounded)
+    log = open_log(HostDisk(), SMALL, directory=f"{tmp_path}/t-0", recovery_point=60 if clean else 0, clean=clean)
+    assert (log.log_start_offset, log.leo) == (0, 60)
+    append(log, "z")
+    assert values(log)[-1] == (60, b"z")
+    log.close()
+    assert sum(path.stat().st_size for path in (tmp_path / "t-0").glob("*.log")) < MIB

@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
+from kraftlite.log import codecs
 from kraftlite.log.batch import iter_batches, iter_headers, parse_header
 from kraftlite.log.config import LogConfig
 from kraftlite.log.log import Log
@@ -154,7 +155,25 @@ def test_lg_51_nothing_to_find() -> None:
     log = open_log()
     assert log.offset_for_timestamp(0, up_to=0) is None and log.offset_of_max_timestamp() is None
     append(log, "a", ts=-1)
-    assert log.offset_for_timestamp(0, up_to=1) is None and log.offset_of_max_timestamp() is None
+    assert log.offset_for_timestamp(0, up_to=1) is None
+
+
+@pytest.mark.parametrize("codec", [0, codecs.GZIP])
+def test_lg_51_of_records_without_a_timestamp_the_first_has_the_largest(codec: int) -> None:
+    """As Kafka's UnifiedLog: -1 is a timestamp like others where nothing has a larger one."""
+    log = open_log(MemDisk(), SMALL)
+    for _ in range(12):
+        append(log, "a", "b", "c", ts=-1, codec=codec)
+    assert len(log.segment_base_offsets) > 1
+    assert log.offset_of_max_timestamp() == TimestampOffset(-1, 0, 0)
+    log.update_hw(log.leo)
+    for start in (1, 4, 30):
+        log.increment_log_start(start, "asked")
+        assert log.offset_of_max_timestamp() == TimestampOffset(-1, start, 0)
+    log.increment_log_start(36, "asked")
+    assert log.offset_of_max_timestamp() is None
+    append(log, "d", ts=0)
+    assert log.offset_of_max_timestamp() == TimestampOffset(0, 36, 0)
 
 
 def test_lg_52_reading_while_rolling_and_deleting_gives_growing_offsets() -> None:

@@ -33,7 +33,7 @@ def test_down_waits_for_an_up_that_is_under_way(cluster: LocalCluster, wipe: boo
     data_dir, waits, order = Path(cluster.data_dir), threading.Event(), []
 
     def down() -> None:
-        local.down(data_dir, wipe=wipe, on_wait=waits.set)
+        local.down(data_dir, wipe=wipe, on_wait=lambda line: waits.set())
         order.append("down")
 
     with locked(data_dir / ".up.lock"):
@@ -45,6 +45,28 @@ def test_down_waits_for_an_up_that_is_under_way(cluster: LocalCluster, wipe: boo
     other.join(LONG_S)
     assert order == ["up", "down"]
     assert data_dir.exists() is not wipe
+
+
+@pytest.mark.parametrize("command", ["add-broker", ""])
+def test_who_waits_for_another_command_is_told_once_for_which(cluster: LocalCluster, command: str) -> None:
+    """Not those that wait less than a second: nobody sees that."""
+    path, told, entered = Path(cluster.data_dir) / ".up.lock", [], threading.Event()
+
+    def up() -> None:
+        with locked(path, "up", told.append):
+            entered.set()
+
+    with locked(path, command):
+        other = threading.Thread(target=up)
+        other.start()
+        assert process.wait_until(lambda: bool(told), LONG_S)
+    other.join(LONG_S)
+    assert entered.is_set()
+    who = f"process {os.getpid()} (kraftlite {command})" if command else "another command"
+    assert told == [f"waiting for {path}: {who} is changing this cluster"]
+    with locked(path, "up", told.append):
+        assert path.read_text() == f"{os.getpid()} up\n"
+    assert len(told) == 1
 
 
 def test_down_says_that_it_waited_too_long(cluster: LocalCluster) -> None:

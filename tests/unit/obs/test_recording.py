@@ -155,6 +155,61 @@ def test_many_replicas_make_several_lines() -> None:
     assert len(read_back) == 5000
 
 
+def test_replicas_that_are_long_make_lines_that_are_short_enough() -> None:
+    lines: list[bytes] = []
+    found = recorder(lines)
+    found.node(1, 4, ("broker",), "running")
+    many = tuple(range(1 << 30, (1 << 30) + 100))
+    said = [replica(topic="t" * 249, partition=number, replicas=many, isr=many) for number in range(1500)]
+    found.replicas(1, 4, 1, said)
+    found.replicas(2, 4, 2, [])
+    assert max(map(len, lines)) <= MAX_LINE
+    read_back = [it for it in read_bytes(b"".join(lines)) if isinstance(it, Replicas)]
+    assert sorted(it.partition for line in read_back for it in line.said) == list(range(1500))
+    assert len([key for line in read_back for key in line.gone]) == 1500
+
+
+@pytest.mark.parametrize("in_memory", [True, False])
+def test_a_line_that_is_too_long_is_left_out_and_told_of(tmp_path: Path, in_memory: bool) -> None:
+    """What it said of replicas is not known: they are there when a later line has all of them."""
+    lines: list[bytes] = []
+    found = recorder(lines)
+    found.node(1, 4, ("broker",), "running")
+    found.replicas(2, 4, 2, [replica()])
+    found.replicas(3, 4, 3, [replica(leo=5)])
+    found.replicas(4, 4, 4, [replica(leo=5), replica(topic="later")])
+    found.note(5, "behind it")
+    long = json.loads(lines[2]) | {"more": "x" * 3 * MAX_LINE}
+    data = b"".join([*lines[:2], json.dumps(long).encode() + b"\n", *lines[3:]])
+    (tmp_path / "r").write_bytes(data)
+    read_back = list(read_bytes(data)) if in_memory else list(read(tmp_path / "r"))
+    (told,) = [it for it in read_back if isinstance(it, LeftOut)]
+    assert (told.ts, told.event) == (1, "line 3") and told.size > 3 * MAX_LINE
+    assert [it.topic for line in read_back if isinstance(line, Replicas) for it in line.said] == ["later"]
+    assert isinstance(read_back[-1], Note)
+    assert tape_of(lambda: read_bytes(data))["cluster"]["recording"]["left_out"] == 1
+    with pytest.raises(RecordingError, match="line 3: the replica of orders-0 has no"):
+        list(read_bytes(b"".join([*lines[:2], *lines[3:]])))
+
+
+def test_what_another_version_of_kraftlite_says_otherwise_is_left_out_and_told_of() -> None:
+    lines: list[bytes] = []
+    found = recorder(lines)
+    found.node(1, 4, ("broker",), "running")
+    strange = [
+        b'{"ts":2,"node":4,"event":"node.started"}',  # a fact came to it since
+        b'{"ts":3,"node":4,"event":"node.dreamt","of":"sheep"}',
+        b'{"ts":4,"k":"dream","node":4}',
+    ]
+    data = b"".join([*lines, *(line + b"\n" for line in strange)])
+    with pytest.raises(RecordingError, match=r"line 3: node\.started has no roles"):
+        list(read_bytes(data))
+    other = data.replace(HEADER.made_by.encode(), b"99.1.0", 1)
+    told = [it for it in read_bytes(other) if isinstance(it, LeftOut)]
+    assert [(it.ts, it.node, it.event) for it in told] == [(2, 4, "node.started"), (3, 4, "node.dreamt"), (4, -1, "dream")]
+    assert tape_of(lambda: read_bytes(other))["cluster"]["recording"]["left_out"] == 3
+
+
 def test_a_last_line_that_is_cut_off_is_left_out(tmp_path: Path) -> None:
     path = tmp_path / "r"
     path.write_bytes(b"".join(whole())[:-5])

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import os
 import random
+from pathlib import Path
 
 import pytest
 
+from kraftlite.host.disk import HostDisk, HostFile
 from kraftlite.log.batch import Record, build_batch
 from kraftlite.model.errors import Fault
+from kraftlite.model.limits import MIB
 from kraftlite.raft.damage import check_only_copy
 from kraftlite.raft.flush_mark import FILE_NAME, FlushMark, read_flush_mark
 from tests.harness.disk import MemDisk
@@ -64,6 +68,32 @@ def test_rf_46_a_missing_segment_is_fatal_and_named() -> None:
         check_only_copy(disk_with({segment(0, "index"): b""}), DIRECTORY)
     with pytest.raises(Fault, match=r"0003\.log is damaged"):
         check_only_copy(disk_with({segment(0): one, segment(3): two[:-5], segment(6): three}), DIRECTORY)
+
+
+class NoTime(Exception):
+    """More was read than a start may."""
+
+
+def test_rf_46_a_hole_larger_than_any_segment_is_told_and_not_searched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What crashed, or put the file back, left a terabyte that has no blocks."""
+    whole = b"".join(batches(0, 5))
+    path = tmp_path / f"{0:020d}.log"
+    path.write_bytes(whole)
+    os.truncate(path, 1 << 40)
+    read, pread = 0, HostFile.pread
+
+    def counted(file: HostFile, length: int, offset: int) -> bytes:
+        nonlocal read
+        read += length
+        if read > 64 * MIB:
+            raise NoTime
+        return pread(file, length, offset)
+
+    monkeypatch.setattr(HostFile, "pread", counted)
+    with pytest.raises(Fault, match=f"is damaged at byte {len(whole)}: the records from offset 5 on are lost"):
+        check_only_copy(HostDisk(), str(tmp_path))
+    FlushMark(HostDisk(), str(tmp_path)).write(5)
+    check_only_copy(HostDisk(), str(tmp_path))
 
 
 def marked(data: bytes | None, flushed: int, *, snapshot_end: int | None = None) -> MemDisk:
