@@ -12,7 +12,7 @@ import contextlib
 import os
 import signal
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 import click
@@ -142,10 +142,12 @@ def addresses(options: argparse.Namespace, name: str = "--bootstrap-server", con
         raise UsageError(f'Missing required argument "[{name.lstrip("-")}]" ({error.message})') from None
 
 
-def cluster_of(options: argparse.Namespace, path: str | None = None, option: str = CONFIG_OPTION) -> ClusterClient:
+def cluster_of(
+    options: argparse.Namespace, path: str | None = None, option: str = CONFIG_OPTION, more: Mapping[str, str] | None = None
+) -> ClusterClient:
     """The client of a tool, of brokers or of controllers. It has the properties of `--command-config` or of another file (`path`
     with its `option`): addresses, time limits, TLS and SASL. What protects and cannot be honoured is refused, anything else
-    without effect is warned about."""
+    without effect is warned about. `more`: properties that options of the tool name, which count more."""
     path = path or getattr(options, "command_config", None)
     given = {} if path is None else read_properties(path, option)
     controllers: str | None = getattr(options, "bootstrap_controller", None)
@@ -153,7 +155,9 @@ def cluster_of(options: argparse.Namespace, path: str | None = None, option: str
         raise UsageError("Only one of --bootstrap-server or --bootstrap-controller can be specified")
     servers = addresses(options, configured=given.get(SERVERS)) if controllers is None else controllers
     try:
-        return client_of(servers, effective(given, path or "", option), path, option, controllers=controllers is not None)
+        return client_of(
+            servers, {**effective(given, path or "", option), **(more or {})}, path, option, controllers=controllers is not None
+        )
     except ValueError as error:
         raise UsageError(str(error)) from None
 
