@@ -91,7 +91,7 @@ def log_offsets(
 def columns(
     header: Sequence[str], rows: Iterable[Sequence[object]], widths: Sequence[int] | None = None, *, before: bool = True
 ) -> None:
-    """A table as Kafka's tool prints it: columns of at least `widths` (15), an empty line `before` them; absent values are `-`."""
+    """A table as Kafka's tool prints it: columns of at least `widths` (15), an empty line `before` it; absent values are `-`."""
     texts = [list(header), *[["-" if cell is None else printable(str(cell)) for cell in row] for row in rows]]
     least = [MIN_WIDTH] * len(header) if widths is None else list(widths)
     found = [max(least[i], *(len(row[i]) for row in texts)) for i in range(len(header))]
