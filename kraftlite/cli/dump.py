@@ -141,6 +141,8 @@ def _walk(view: memoryview, path: Path, report: Report, max_bytes: int | None) -
             else:
                 report.problem(f"Found {end - position} invalid bytes at the end of {path.name}, from position {position}")
             return
+        if max_bytes is not None and position + header.size_bytes > max_bytes:
+            return
         yield position, header
         position += header.size_bytes
 
@@ -195,7 +197,7 @@ def _print_records(batch: memoryview, header: BatchHeader, report: Report, decod
             if not (report.contents or header.is_control):
                 rest = ""
             if not report.metadata:
-                text, rest = ("", "") if header.is_control else ("|", rest)
+                text, rest = ("", "") if header.is_control or not report.contents else ("|", rest)
             report.line(text + rest, {**facts, **content})
     except (ApiError, Fault) as error:
         report.problem(f"Found records that do not decode at offset {header.base_offset}: {error}")

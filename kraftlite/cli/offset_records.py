@@ -29,7 +29,15 @@ _CONSUMER: Final = "consumer"
 
 
 def dumped_offset(key: bytes | None, value: bytes | None, offset: int) -> tuple[dict[str, Any], str]:
-    """The content of a record: for JSON, and as text. ApiError when it does not add up."""
+    """The content of a record: for JSON, and as text. One that does not add up is passed over, and said."""
+    try:
+        return _dumped(key, value, offset)
+    except ApiError as error:
+        skipped = f"Error at offset {offset}, skipping. {error.message}"
+        return {"key": None, "skipped": skipped}, f" key: {skipped}"
+
+
+def _dumped(key: bytes | None, value: bytes | None, offset: int) -> tuple[dict[str, Any], str]:
     found = None if key is None else decode_key(key)
     if key is None or not isinstance(found, OffsetKey | GroupKey):
         kind = "a record without a key" if key is None else f"record type {INT16.unpack_from(key)[0]}"

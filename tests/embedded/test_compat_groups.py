@@ -140,3 +140,42 @@ def test_to_27_groups_are_described_by_name_and_listed_below_their_header(one: C
 )
 def test_to_27_a_regular_expression_is_one_of_re2(tool: Tools, pattern: str, verdict: str) -> None:
     assert tool.good(TOOL, "--validate-regex", pattern) == f"The regular expression `{pattern}` is {verdict}.\n"
+
+
+def test_kafka_groups_prints_its_header_and_refuses_filters_that_do_not_go_together(tool: Tools) -> None:
+    assert tool.good("kafka-groups", "--list", "--share").split() == ["GROUP", "TYPE", "PROTOCOL"]
+    assert '"[protocol]"' in tool.bad("kafka-groups", "--list", "--consumer", "--protocol", "x")
+
+
+def test_to_38_client_metrics_are_described_only_where_there_are_any(tool: Tools) -> None:
+    metrics = "kafka-client-metrics"
+    assert tool.good(metrics, "--describe", "--name", "no") == (
+        "The client metric resource no doesn't exist and doesn't have dynamic config.\n"
+    )
+    matches = ["--match", "client_id=a", "--match", "client_software_name=b"]
+    tool.good(metrics, "--alter", "--name", "yes", "--metrics", "m", *matches)
+    assert "match=client_id=a,client_software_name=b" in tool.good(metrics, "--describe", "--name", "yes")
+    assert "Error while executing client metrics command : Illegal" in tool.bad(
+        metrics, "--alter", "--name=yes", "--match=nope=x"
+    )
+    assert "Invalid interval value x" in tool.bad(metrics, "--alter", "--name", "yes", "--interval", "x")
+    for action, option in (("--list", "--name=yes"), ("--describe", "--metrics=m"), ("--delete", "--generate-name")):
+        assert "can't be used with" in tool.bad(metrics, action, option)
+    tool.good(metrics, "--delete", "--name", "yes")
+
+
+def test_console_tools_take_an_empty_separator_and_every_part_of_a_record(tool: Tools) -> None:
+    tool.create("console")
+    tool.good("kafka-console-producer", "--topic=console", "--property=parse.key=true", "--property=key.separator=", stdin="v\n")
+    read = ["--topic=console", "--partition=0", "--offset=0", "--max-messages=1", "--property=print.key=true"]
+    said = tool.good("kafka-console-consumer", *read, "--property=print.delivery=true", "--property=key.separator=|")
+    assert said == "Delivery:NOT_PRESENT||v\n"
+
+
+def test_values_that_are_refused_are_named(tool: Tools) -> None:
+    directory = ["--controller-directory-id", "AAAAAAAAAAAAAAAAAAAAAQ"]
+    assert "--controller-id -1: " in tool.bad("kafka-metadata-quorum", "remove-controller", "--controller-id=-1", *directory)
+    said = tool.bad("kafka-transactions", "find-hanging", "--topic", "orders", "--partition", "7")
+    assert "orders-7" in said
+    assert "4.3.1" in tool.good("kafka-transactions", "-v")
+    assert tool.good("kafka-get-offsets", "--topic", "orders", "--time", "earliest-pending-upload") == ""

@@ -119,6 +119,8 @@ class Reader:
         return key, self._or_none(rest), headers
 
     def _cut(self, line: bytes, separator: bytes, number: int, what: str) -> tuple[bytes, bool, bytes]:
+        if not separator:
+            return b"", True, line  # as Java finds nothing at the start of each text
         before, found, rest = line.partition(separator)
         if found:
             return before, True, rest

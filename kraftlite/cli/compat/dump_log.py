@@ -28,7 +28,7 @@ def run(arguments: Sequence[str]) -> int:
     for name in ("max-message-size", "max-bytes"):
         parser.add_argument(f"--{name}", type=int)
     for name in ("key-decoder-class", "value-decoder-class"):
-        parser.add_argument(f"--{name}")
+        parser.add_argument(f"--{name}", nargs="?", const=_KNOWN_DECODERS[-1])
     options = parser.read(arguments)
     if not options.files:
         raise UsageError('Missing required argument "[files]"')
@@ -56,6 +56,7 @@ def run(arguments: Sequence[str]) -> int:
         if not path.exists():
             raise ToolError(f"{path}: No such file or directory")
         if path.suffix not in SUFFIXES and path.name not in NAMES:
+            click.echo(f"Dumping {path}")
             click.echo(f"Ignoring unknown file {path}", err=True)
             continue
         before = report.damage

@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import os
+import re
 import signal
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -89,7 +90,7 @@ class Parser(argparse.ArgumentParser):
 
     def read(self, arguments: Sequence[str]) -> argparse.Namespace:
         """Raises UsageError; SystemExit(0) for --help and --version."""
-        if "--version" in arguments:
+        if "--version" in arguments or (self.prog == "kafka-transactions" and "-v" in arguments):
             click.echo(kafka_version())
             raise SystemExit(0)
         found, rest = self.parse_known_args(list(arguments))
@@ -120,6 +121,14 @@ def whole(bits: int) -> Callable[[str], int]:
 
     read.__name__ = "int"  # argparse's word for what is no number
     return read
+
+
+def java_int(text: str) -> int | None:
+    """Read a number as Java's Integer.parseInt does; None: there is none."""
+    if not (text.isascii() and re.fullmatch(r"[+-]?[0-9]{1,20}", text)):
+        return None
+    value = int(text)
+    return value if -1 << 31 <= value < 1 << 31 else None
 
 
 KAFKA_VERSION: Final = "4.3.1"
