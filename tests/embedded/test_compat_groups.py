@@ -167,7 +167,14 @@ def test_to_38_client_metrics_are_described_only_where_there_are_any(tool: Tools
 def test_console_tools_take_an_empty_separator_and_every_part_of_a_record(tool: Tools) -> None:
     tool.create("console")
     tool.good("kafka-console-producer", "--topic=console", "--property=parse.key=true", "--property=key.separator=", stdin="v\n")
-    read = ["--topic=console", "--partition=0", "--offset=0", "--max-messages=1", "--property=print.key=true"]
+    read = [
+        "--topic=console",
+        "--partition=0",
+        "--offset=0",
+        "--max-messages=1",
+        "--timeout-ms=30000",
+        "--property=print.key=true",
+    ]
     said = tool.good("kafka-console-consumer", *read, "--property=print.delivery=true", "--property=key.separator=|")
     assert said == "Delivery:NOT_PRESENT||v\n"
 
