@@ -97,7 +97,7 @@ def _member(member: MemberValue, version: int, protocol_type: str) -> dict[str, 
 
 
 def _protocol(raw: bytes, read: Callable[[bytes], dict[str, Any]] | None) -> Any:
-    """What clients said to each other, when it is what consumers say, and else the bytes in base64."""
+    """Read what clients said to each other, when it is what consumers say; else return the bytes in base64."""
     try:
         if read is not None and raw:
             return read(raw)
