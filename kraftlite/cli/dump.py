@@ -16,6 +16,7 @@ from kraftlite.cli import dump_plain
 from kraftlite.cli.common import output_option
 from kraftlite.cli.dump_controls import in_kafkas_words
 from kraftlite.cli.dump_report import Report
+from kraftlite.cli.offset_records import dumped_offset
 from kraftlite.cli.render import control_as_json, text_of
 from kraftlite.cli.transaction_records import DIRECTORY_PREFIX, dumped
 from kraftlite.log.batch import (
@@ -71,13 +72,14 @@ def _files(path: Path) -> list[Path]:
     return sorted(file for file in path.rglob("*") if _LOG_FILE.fullmatch(file.name) or file.name in dump_plain.NAMES)
 
 
-def dump_file(path: Path, report: Report, max_bytes: int | None, *, transactions: bool = False) -> None:
-    """Print one file. `transactions`: its records are those of `__transaction_state`. Raises OSError."""
+def dump_file(path: Path, report: Report, max_bytes: int | None, *, transactions: bool = False, offsets: bool = False) -> None:
+    """Print one file. `transactions`: its records are those of `__transaction_state`; `offsets`: of `__consumer_offsets`. Raises
+    OSError."""
     if path.suffix == ".log":
         base = int(path.stem) if path.stem.isdigit() else 0
         report.file(path, start_offset=base)
         metadata = path.absolute().parent.name.startswith(_METADATA_PREFIX)
-        _dump_batches(path, report, max_bytes, _decoder(metadata=metadata, transactions=transactions))
+        _dump_batches(path, report, max_bytes, _decoder(metadata=metadata, transactions=transactions, offsets=offsets))
     elif path.suffix == ".checkpoint":
         end, _, epoch = path.stem.partition("-")
         facts = {"snapshot_end_offset": int(end), "snapshot_epoch": int(epoch)} if end.isdigit() and epoch.isdigit() else {}
@@ -96,11 +98,13 @@ Decoder = Callable[[Any, int], tuple[dict[str, Any], str]]
 """The content of a data record at an offset, for JSON and as text. Raises ApiError or Fault."""
 
 
-def _decoder(*, metadata: bool = False, transactions: bool = False) -> Decoder:
+def _decoder(*, metadata: bool = False, transactions: bool = False, offsets: bool = False) -> Decoder:
     if metadata:
         return lambda record, offset: _metadata_record(record)
     if transactions:
         return lambda record, offset: dumped(record.key, record.value, offset)
+    if offsets:
+        return lambda record, offset: dumped_offset(record.key, record.value, offset)
     return lambda record, offset: _plain_record(record)
 
 
@@ -136,6 +140,8 @@ def _walk(view: memoryview, path: Path, report: Report, max_bytes: int | None) -
                 report.line(f"{end - position} zero bytes at the end (preallocated)", {"zero_bytes": end - position})
             else:
                 report.problem(f"Found {end - position} invalid bytes at the end of {path.name}, from position {position}")
+            return
+        if max_bytes is not None and position + header.size_bytes > max_bytes:
             return
         yield position, header
         position += header.size_bytes
@@ -188,6 +194,10 @@ def _print_records(batch: memoryview, header: BatchHeader, report: Report, decod
             }
             text = "| " + " ".join(f"{key}: {value if key != 'headerKeys' else _keys(value)}" for key, value in facts.items())
             content, rest = _control_record(record) if header.is_control else decoder(record, offset)
+            if not (report.contents or header.is_control):
+                rest = ""
+            if not report.metadata:
+                text, rest = ("", "") if header.is_control or not report.contents else ("|", rest)
             report.line(text + rest, {**facts, **content})
     except (ApiError, Fault) as error:
         report.problem(f"Found records that do not decode at offset {header.base_offset}: {error}")
@@ -216,5 +226,5 @@ def _metadata_record(record: Any) -> tuple[dict[str, Any], str]:
 
 def _plain_record(record: Any) -> tuple[dict[str, Any], str]:
     key, value_text = text_of(record.key), text_of(record.value)
-    rest = (f" key: {key}" if record.key is not None else "") + f" payload: {value_text}"
+    rest = (f" key: {key}" if record.key is not None else "") + (f" payload: {value_text}" if record.value is not None else "")
     return {"key": key, "payload": value_text}, rest

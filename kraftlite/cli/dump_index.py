@@ -30,6 +30,8 @@ def dump(path: Path, report: Report) -> None:
         report.problem(f"Found {len(data) % entry.size} invalid bytes at the end of {path.name}: entries have {entry.size} bytes")
     whole = data[: len(data) - len(data) % entry.size]
     rows = list(entry.iter_unpack(whole))
+    if not rows and path.suffix == ".index":
+        report.line(f"{path} is empty.", {"empty": True})
     if path.suffix == ".txnindex":
         for version, producer_id, first, last, stable in rows:
             facts = {
@@ -51,10 +53,12 @@ def _positions(path: Path, rows: list[tuple[Any, ...]], report: Report) -> None:
     for row in rows:
         if path.suffix == ".index":
             pair = (base + row[0], row[1])
-            report.line(f"offset: {pair[0]} position: {pair[1]}", {"offset": pair[0], "position": pair[1]})
+            shown = (f"offset: {pair[0]} position: {pair[1]}", {"offset": pair[0], "position": pair[1]})
         else:
             pair = (row[0], base + row[1])
-            report.line(f"timestamp: {pair[0]} offset: {pair[1]}", {"timestamp": pair[0], "offset": pair[1]})
+            shown = (f"timestamp: {pair[0]} offset: {pair[1]}", {"timestamp": pair[0], "offset": pair[1]})
+        if report.entries:
+            report.line(*shown)
         if last is not None and (pair[0] <= last[0] or pair[1] < last[1]):
             if pair == (base, 0) or row == (0, 0):
                 return  # the unused rest of a preallocated index
@@ -97,7 +101,15 @@ def _producers(path: Path, data: bytes, report: Report) -> None:
             "coordinatorEpoch": entry.coordinator_epoch,
             "currentTxnFirstOffset": entry.txn_first_offset,
             "lastTimestamp": entry.last_timestamp_ms,
-            "lastSequence": entry.last_sequence,
-            "lastOffset": last.last_offset if last is not None else None,
         }
-        report.line(" ".join(f"{key}: {value}" for key, value in facts.items()), facts)
+        if last is not None:
+            facts |= {
+                "firstSequence": last.first_sequence,
+                "lastSequence": last.last_sequence,
+                "lastOffset": last.last_offset,
+                "offsetDelta": last.offset_delta,
+                "timestamp": last.timestamp_ms,
+            }
+        begun = entry.txn_first_offset
+        shown = {**facts, "currentTxnFirstOffset": "OptionalLong.empty" if begun is None else f"OptionalLong[{begun}]"}
+        report.line(" ".join(f"{key}: {value}" for key, value in shown.items()), facts)

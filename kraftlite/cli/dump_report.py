@@ -10,9 +10,15 @@ import click
 
 
 class Report:
-    """Prints what is found, as text or as JSON lines, and counts damage."""
+    """Prints what is found, as text or as JSON lines, and counts damage. Of records `contents` are keys and values, and
+    `metadata` all the rest. Of indexes `entries` are printed, or what is wrong with them only."""
 
-    def __init__(self, *, as_json: bool, batches_only: bool) -> None:
+    def __init__(
+        self, *, as_json: bool, batches_only: bool, contents: bool = True, metadata: bool = True, entries: bool = True
+    ) -> None:
+        self.contents = contents
+        self.metadata = metadata
+        self.entries = entries
         self.as_json = as_json
         self.batches_only = batches_only
         self.damage = 0
@@ -24,6 +30,8 @@ class Report:
         click.echo(f"Dumping {path}")
         if "start_offset" in facts:
             click.echo(f"Log starting offset: {facts['start_offset']}")
+        if path.name == "bootstrap.checkpoint":
+            click.echo("KRaft bootstrap snapshot")
         if "snapshot_end_offset" in facts:
             click.echo(f"Snapshot end offset: {facts['snapshot_end_offset']}, epoch: {facts['snapshot_epoch']}")
 

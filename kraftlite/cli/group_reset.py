@@ -35,7 +35,7 @@ from kraftlite.protocol.record_requests import EARLIEST, LATEST
 if TYPE_CHECKING:
     from kraftlite.client.cluster import ClusterClient, Partition
 
-_DURATION = re.compile(r"P(?:(\d+)D)?(?:T(?:(\d+)H)?(?:(\d+)M)?(?:(\d+(?:\.\d+)?)S)?)?")
+_DURATION = re.compile(r"P(?:(\d+)D)?(?:T(?=\d)(?:(\d+)H)?(?:(\d+)M)?(?:(\d+(?:\.\d+)?)S)?)?")
 INACTIVE = ("Empty", "Dead")
 _CSV_ALLOWED = "allowed is [group,]topic,partition,offset"
 
@@ -105,14 +105,10 @@ def reset_offsets(
     active = [f"'{view.group}' is {view.state}" for view in describe_groups(cluster, names) if view.state not in INACTIVE]
     if active:
         raise click.ClickException(f"Assignments can only be reset if the group is inactive, but {', '.join(active)}.")
-    committed = {
-        name: {partition: one.offset for partition, one in offsets.items()}
-        for name, offsets in committed_offsets(cluster, names).items()
-    }
-    plans = {name: _plan(cluster, name, committed[name], wanted, topics, several=len(names) > 1) for name in names}
+    plans = plans_of(cluster, names, wanted, topics, several=len(names) > 1)
     if execute:
         for name, planned in plans.items():
-            _commit(cluster, name, planned)
+            commit(cluster, name, planned)
     rows = [(name, *partition, offset) for name, offsets in plans.items() for partition, offset in sorted(offsets.items())]
     if export:
         for row in rows:
@@ -121,7 +117,22 @@ def reset_offsets(
         columns(("GROUP", "TOPIC", "PARTITION", "NEW-OFFSET"), rows, (15, 15, 10, 15))
 
 
-def _plan(
+class NothingCommitted(click.ClickException):
+    """An offset that does not exist cannot be shifted."""
+
+
+def plans_of(
+    cluster: ClusterClient, names: Sequence[str], wanted: Reset, topics: Sequence[str], *, several: bool
+) -> dict[str, dict[Partition, int]]:
+    """Compute the new offsets of each group. `several`: a file names the groups, too. ClickException for what cannot be."""
+    committed = {
+        name: {partition: one.offset for partition, one in offsets.items()}
+        for name, offsets in committed_offsets(cluster, names).items()
+    }
+    return {name: plan(cluster, name, committed[name], wanted, topics, several=several) for name in names}
+
+
+def plan(
     cluster: ClusterClient,
     group: str,
     committed: Mapping[Partition, int],
@@ -133,6 +144,8 @@ def _plan(
     """Compute the new offset of each partition."""
     if wanted.from_file is not None:
         asked = read_csv(wanted.from_file, group, several=several)
+        if not asked:
+            click.echo(f"No reset plan for group {group} found in {wanted.from_file}", err=True)
         return clamp(cluster, asked)
     partitions = selected(cluster, topics, committed)
     if wanted.to_earliest:
@@ -149,7 +162,7 @@ def _plan(
     if wanted.shift_by is not None:
         missing = [f"{topic}-{index}" for topic, index in partitions if (topic, index) not in committed]
         if missing:
-            raise click.ClickException(f"Cannot shift offset for partition {', '.join(missing)}: nothing is committed")
+            raise NothingCommitted(f"Cannot shift offset for partition {', '.join(missing)}: nothing is committed")
         return clamp(cluster, {partition: committed[partition] + wanted.shift_by for partition in partitions}, ends)
     if wanted.to_datetime is not None:
         when_ms = datetime_ms(wanted.to_datetime)
@@ -158,7 +171,11 @@ def _plan(
         when_ms = int(time.time() * 1000) - duration_ms(wanted.by_duration)
     if when_ms < 0:  # to the broker these are special, or nothing
         raise click.UsageError("times before 1970 cannot be looked up; --to-earliest is the first offset of all")
-    return {**ends, **log_offsets(cluster, partitions, when_ms, sure=True)}
+    later = log_offsets(cluster, partitions, when_ms, sure=True)
+    for topic, index in sorted({*ends} - {*later}):
+        note = f"Partition {index} from topic {topic} has no record of that time or later: its new offset is its end."
+        click.echo(note, err=True)
+    return {**ends, **later}
 
 
 def clamp(
@@ -181,7 +198,7 @@ def clamp(
     return found
 
 
-def _commit(cluster: ClusterClient, group: str, offsets: Mapping[Partition, int]) -> None:
+def commit(cluster: ClusterClient, group: str, offsets: Mapping[Partition, int]) -> None:
     from kraftlite.client.groups import alter_offsets
 
     if not offsets:

@@ -88,12 +88,15 @@ def log_offsets(
     return {partition: offset for partition, (code, offset, _at) in found.items() if code is ErrorCode.NONE and offset >= 0}
 
 
-def columns(header: Sequence[str], rows: Iterable[Sequence[object]], widths: Sequence[int] | None = None) -> None:
-    """A table as Kafka's tool prints it: an empty line, then columns of at least `widths` (15); absent values are `-`."""
+def columns(
+    header: Sequence[str], rows: Iterable[Sequence[object]], widths: Sequence[int] | None = None, *, before: bool = True
+) -> None:
+    """A table as Kafka's tool prints it: columns of at least `widths` (15), an empty line `before` it; absent values are `-`."""
     texts = [list(header), *[["-" if cell is None else printable(str(cell)) for cell in row] for row in rows]]
     least = [MIN_WIDTH] * len(header) if widths is None else list(widths)
     found = [max(least[i], *(len(row[i]) for row in texts)) for i in range(len(header))]
-    click.echo()
+    if before:
+        click.echo()
     for row in texts:
         click.echo(" ".join(cell.ljust(width) for cell, width in zip(row, found, strict=True)).rstrip())
 

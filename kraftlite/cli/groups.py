@@ -67,7 +67,8 @@ def list_groups_command(state: str | None, kind: str | None, target: Target, out
         shown = [0] + ([2] if kind is not None else []) + ([1] if state is not None else [])
         header = ("GROUP", "STATE", "TYPE")
         first = 10 + max(15, *(len(group[0]) for group in found), 15)
-        columns([header[i] for i in shown], [[group[i] for i in shown] for group in found], [first, 20, 20][: len(shown)])
+        rows = [[group[i] for i in shown] for group in found]
+        columns([header[i] for i in shown], rows, [first, 20, 20][: len(shown)], before=False)
 
 
 def _chosen(option: str, text: str | None, known: Sequence[str]) -> set[str]:

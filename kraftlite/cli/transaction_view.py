@@ -9,7 +9,7 @@ import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from kraftlite.client.errors import ClientError
+from kraftlite.client.errors import ClientError, RequestRefused
 from kraftlite.client.transactions import Abort, ProducerState, describe_producers, describe_transactions, list_transactions
 from kraftlite.model.errors import ErrorCode
 
@@ -66,6 +66,8 @@ def open_transactions(
     """Those in which nothing was written since a time (wall clock milliseconds). Raises ClientError."""
     found = []
     for partition, producers in describe_producers(cluster, partitions, broker=broker).items():
+        if isinstance(producers, RequestRefused):
+            raise RequestRefused(producers.code, producers.message or "the producers of {}-{} are not known".format(*partition))
         if isinstance(producers, ClientError):
             raise producers
         found += [

@@ -77,6 +77,24 @@ def test_what_makes_no_sense_is_refused(cluster: SyncCluster, arguments: tuple[s
     assert found.exit_code == 2 and words in found.output
 
 
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ("--remove --topic kept --principal User:a --force", "The --principal option is only available if --list is set"),
+        ("--add --topic kept --allow-principal User:b --principal User:a", "The --principal option is only available"),
+        ("--list --topic kept --allow-principal User:a", '"[list]" can\'t be used with option "[allow-principal]"'),
+    ],
+)
+def test_kafka_acls_removes_nothing_when_an_option_has_no_effect(cluster: SyncCluster, arguments: str, words: str) -> None:
+    def tool(text: str) -> Result:
+        return run(cluster, "compat", "kafka-acls", *text.split())
+
+    assert tool("--add --topic kept --allow-principal User:kept --operation Read").exit_code == 0
+    found = tool(arguments)
+    assert found.exit_code == 1 and words in found.stderr
+    assert "principal=User:kept" in tool("--list --topic kept").stdout
+
+
 TOOL_RUNS = """
 --add --allow-principal User:alice --operation Read --operation Describe --topic t
 --add --allow-principal User:a --deny-principal User:b --deny-host 10.0.0.1 --topic pre --resource-pattern-type prefixed

@@ -8,7 +8,7 @@ from typing import Any
 import click
 import pytest
 
-from kraftlite.cli.group_reset import Reset, _plan
+from kraftlite.cli.group_reset import Reset, plan
 from kraftlite.model.errors import ErrorCode
 from kraftlite.protocol.record_requests import EARLIEST, LATEST
 
@@ -49,19 +49,19 @@ EVERY_LOOKUP = (
 @pytest.mark.parametrize("code", [ErrorCode.LEADER_NOT_AVAILABLE, ErrorCode.OFFSET_NOT_AVAILABLE, ErrorCode.KAFKA_STORAGE_ERROR])
 def test_to_28_a_partition_that_cannot_say_is_not_set_to_its_end(answering: Any, wanted: Reset, code: ErrorCode) -> None:
     committed = {("orders", 0): 20, ("orders", 1): 20}
-    assert len(_plan(answering(ErrorCode.NONE), "g", committed, wanted, (), several=False)) == 2
+    assert len(plan(answering(ErrorCode.NONE), "g", committed, wanted, (), several=False)) == 2
     with pytest.raises(click.ClickException, match=r"orders-1: "):
-        _plan(answering(code), "g", committed, wanted, (), several=False)
+        plan(answering(code), "g", committed, wanted, (), several=False)
 
 
 def test_to_28_a_partition_that_is_gone_is_left_out(answering: Any) -> None:
     cluster = answering(ErrorCode.LEADER_NOT_AVAILABLE)
     cluster.leaders = lambda names: {("orders", 0): 1}
     for wanted in EVERY_LOOKUP:
-        assert list(_plan(cluster, "g", {("orders", 0): 1, ("orders", 1): 1}, wanted, (), several=False)) == [("orders", 0)]
+        assert list(plan(cluster, "g", {("orders", 0): 1, ("orders", 1): 1}, wanted, (), several=False)) == [("orders", 0)]
 
 
 @pytest.mark.parametrize("wanted", [Reset(by_duration="P40000D"), Reset(to_datetime="1969-12-31T23:59:59.999")])
 def test_to_28_a_time_before_1970_is_not_the_end(answering: Any, wanted: Reset) -> None:
     with pytest.raises(click.UsageError, match="before 1970"):
-        _plan(answering(ErrorCode.NONE), "g", {("orders", 0): 20}, wanted, (), several=False)
+        plan(answering(ErrorCode.NONE), "g", {("orders", 0): 20}, wanted, (), several=False)

@@ -101,6 +101,12 @@ def _pattern_type(options: argparse.Namespace) -> PatternType:
 
 def _check(options: argparse.Namespace) -> None:
     """Raise UsageError for options that do not go together, in the tool's order."""
+    if options.list:
+        for name in ("producer", "consumer", "allow_host", "allow_principal", "deny_host", "deny_principal"):
+            if getattr(options, name):
+                raise UsageError(f'Option "[list]" can\'t be used with option "[{name.replace("_", "-")}]"')
+    if options.principal and not options.list:
+        raise UsageError("The --principal option is only available if --list is set")
     if options.producer or options.consumer:
         for name in ("operation", "deny_principal", "deny_host"):
             if getattr(options, name):

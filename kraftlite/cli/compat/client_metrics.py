@@ -5,12 +5,14 @@ from __future__ import annotations
 import argparse
 import random
 from collections.abc import Sequence
+from typing import Final
 
 import click
 
-from kraftlite.cli.compat.tool import Parser, UsageError, cluster_of, exactly_one
+from kraftlite.cli.compat.tool import Parser, UsageError, cluster_of, exactly_one, java_int
 from kraftlite.client.admin import alter_configs, describe_configs, list_resources
 from kraftlite.client.cluster import ClusterClient
+from kraftlite.client.errors import RequestRefused
 from kraftlite.model.ids import random_uuid, uuid_to_str
 from kraftlite.model.messages.choices import AlterConfigOp, ConfigResourceType
 
@@ -22,17 +24,49 @@ def run(arguments: Sequence[str]) -> int:
     parser.connection()
     for name in ("alter", "delete", "describe", "list", "generate-name"):
         parser.add_argument(f"--{name}", action="store_true")
-    for name in ("name", "interval", "match"):
+    for name in ("name", "interval"):
         parser.add_argument(f"--{name}")
-    parser.add_argument("--metrics", action="append")
+    for name in ("metrics", "match"):
+        parser.add_argument(f"--{name}", action="append")
     options = parser.read(arguments)
     message = "Command must include exactly one action: --alter, --delete, --describe or --list."
     action = exactly_one(options, ("alter", "delete", "describe", "list"), message)
+    _check(options, action)
     cluster = cluster_of(options)
+    try:
+        _carry_out(action, cluster, options)
+    except RequestRefused as error:
+        click.echo(f"Error while executing client metrics command : {error.reason}")
+        return 1
+    return 0
+
+
+_HAVE: Final = {
+    "delete": ("name",),
+    "describe": ("name",),
+    "list": (),
+    "alter": ("name", "generate_name", "interval", "match", "metrics"),
+}
+"""The options of each action."""
+
+
+def _check(options: argparse.Namespace, action: str) -> None:
+    for name in _HAVE["alter"]:
+        if getattr(options, name) not in (None, False) and name not in _HAVE[action]:
+            raise UsageError(f'Option "[{action}]" can\'t be used with option "[{name.replace("_", "-")}]"')
+    if action == "alter" and options.interval and java_int(options.interval) is None:
+        raise UsageError(f"Invalid interval value {options.interval}. Enter an integer, or leave empty to reset.")
+
+
+def _carry_out(action: str, cluster: ClusterClient, options: argparse.Namespace) -> None:
     if action == "list":
         click.echo("\n".join(list_resources(cluster, KIND)))
     elif action == "describe":
-        for name in [options.name] if options.name else list_resources(cluster, KIND):
+        names = list_resources(cluster, KIND)
+        if options.name is not None and options.name not in names:
+            click.echo(f"The client metric resource {options.name} doesn't exist and doesn't have dynamic config.")
+            return
+        for name in [options.name] if options.name else names:
             describe(cluster, name)
     elif action == "delete":
         if not options.name:
@@ -40,7 +74,6 @@ def run(arguments: Sequence[str]) -> int:
         delete(cluster, options.name)
     else:
         _alter(cluster, options)
-    return 0
 
 
 def describe(cluster: ClusterClient, name: str) -> None:
@@ -62,7 +95,7 @@ def _alter(cluster: ClusterClient, options: argparse.Namespace) -> None:
     given = {
         "interval.ms": options.interval,
         "metrics": None if options.metrics is None else ",".join(options.metrics),
-        "match": options.match,
+        "match": None if options.match is None else ",".join(options.match),
     }
     changes = [
         (key, AlterConfigOp.SET if value else AlterConfigOp.DELETE, value or None)

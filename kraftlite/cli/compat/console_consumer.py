@@ -144,6 +144,7 @@ class Formatter:
 
         self.timestamp, self.partition, self.offset = (flag(f"print.{name}") for name in ("timestamp", "partition", "offset"))
         self.headers, self.epoch, self.key = (flag(f"print.{name}") for name in ("headers", "epoch", "key"))
+        self.delivery = flag("print.delivery")
         self.value = flag("print.value", "true")
         self.separator = values.get("key.separator", "\t").encode()
         self.line = values.get("line.separator", "\n").encode()
@@ -162,6 +163,8 @@ class Formatter:
             parts.append(f"Partition:{message.partition()}".encode())
         if self.offset:
             parts.append(f"Offset:{message.offset()}".encode())
+        if self.delivery:
+            parts.append(b"Delivery:NOT_PRESENT")  # only consumers of share groups know it
         if self.epoch:
             parts.append(f"Epoch:{message.leader_epoch()}".encode())
         if self.headers:

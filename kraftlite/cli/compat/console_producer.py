@@ -101,6 +101,9 @@ class Reader:
         self.headers_delimiter = values["headers.delimiter"].encode()
         self.headers_separator = values["headers.separator"].encode()
         self.header_separator = values["headers.key.separator"].encode()
+        for name in ("headers.separator", "headers.key.separator"):
+            if self.headers and not values[name]:
+                raise UsageError(f"{name} must not be empty")
         null = values.get("null.marker")
         self.null = None if null is None else null.encode()
 
@@ -119,6 +122,8 @@ class Reader:
         return key, self._or_none(rest), headers
 
     def _cut(self, line: bytes, separator: bytes, number: int, what: str) -> tuple[bytes, bool, bytes]:
+        if not separator:
+            return b"", True, line  # as Java finds nothing at the start of each text
         before, found, rest = line.partition(separator)
         if found:
             return before, True, rest

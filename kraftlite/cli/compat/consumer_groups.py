@@ -9,14 +9,17 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from kraftlite.cli.compat.tool import Parser, UsageError, cluster_of, exactly_one, java_exception
+from kraftlite.cli.compat.tool import Parser, UsageError, cluster_of, exactly_one, java_exception, whole
+from kraftlite.cli.error_texts import TEXTS
+from kraftlite.cli.group_reset import INACTIVE, NothingCommitted, Reset, commit, plans_of
 from kraftlite.cli.groups import KINDS, STATES
 from kraftlite.cli.target import Target
 from kraftlite.client.errors import RequestRefused
 from kraftlite.model.errors import ErrorCode
+from kraftlite.model.limits import MAX_INT32
 
 if TYPE_CHECKING:
-    from kraftlite.client.cluster import ClusterClient
+    from kraftlite.client.cluster import ClusterClient, Partition
 
 ACTIONS = ("list", "describe", "delete", "reset-offsets", "delete-offsets", "validate-regex")
 SCENARIOS = (
@@ -49,8 +52,8 @@ def _parser() -> Parser:
     for name in ("state", "type"):
         parser.add_argument(f"--{name}", nargs="?", const="")
     for name in SCENARIOS[3:]:
-        parser.add_argument(f"--{name}")
-    parser.add_argument("--timeout", type=int, default=5000)
+        parser.add_argument(f"--{name}", type=whole(64) if name in ("to-offset", "shift-by") else str)
+    parser.add_argument("--timeout", type=whole(32), metavar="MS", help="How long to wait for answers; default: 30000.")
     return parser
 
 
@@ -61,50 +64,77 @@ def run(arguments: Sequence[str]) -> int:
         "--validate-regex"
     )
     action = exactly_one(options, ACTIONS, message)
+    _check(options, action)
     if action == "validate-regex":
         return _validate(options.validate_regex)
-    if action in ("describe", "delete", "reset-offsets") and bool(options.group) == options.all_groups:
-        raise UsageError(f"Option [{action}] takes one of these options: [all-groups], [group]")
-    if action == "delete-offsets" and not (options.group and options.topic):
-        raise UsageError("Option [delete-offsets] takes the following options: [topic], [group]")
-    if action == "delete":
-        return _delete(cluster_of(options), options)
-    if action == "delete-offsets":
-        return _delete_offsets(cluster_of(options), options)
-    command = {"list": _list, "describe": _describe, "reset-offsets": _reset}[action](options)
-    cluster = cluster_of(options)
-    if action in ("describe", "reset-offsets") and _refused(cluster, action, options):
-        return 0
     try:
+        if action == "reset-offsets":
+            return _reset(options)
+        if action == "delete":
+            return _delete(_cluster(options), options)
+        if action == "delete-offsets":
+            return _delete_offsets(_cluster(options), options)
+        command = {"list": _list, "describe": _describe}[action](options)
+        cluster = _cluster(options)
+        if action == "describe" and _missing(cluster, options):
+            return 0
         return _invoke(*command, cluster)
     except click.UsageError as error:
+        raise UsageError(error.message) from None
+    except NothingCommitted as error:
         raise UsageError(error.message) from None
     except click.ClickException as error:
         click.echo(f"\nError: Executing consumer group command failed due to {error.format_message()}")
         return 0  # as Kafka's does
 
 
-def _refused(cluster: ClusterClient, action: str, options: argparse.Namespace) -> bool:
-    """Groups that do not exist cannot be described, and those with members not be reset: said as Kafka's tool says it."""
-    from kraftlite.cli.group_reset import INACTIVE
-    from kraftlite.cli.group_view import columns, describe_groups
+_ONLY_WITH: Final = {
+    "members": ("describe",),
+    "verbose": ("describe",),
+    "offsets": ("describe",),
+    "state": ("describe", "list"),
+    "type": ("list",),
+}
+"""Options that some actions have."""
 
-    views = describe_groups(cluster, list(dict.fromkeys(options.group)))
-    if action == "describe":
-        missing = [view.group for view in views if not view.exists]
-        if missing:
-            reason = java_exception(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {missing[0]} not found.")
-            click.echo(f"\nError: Executing consumer group command failed due to {reason}")
-        return bool(missing)
-    active = [view for view in views if view.state not in INACTIVE]
-    for view in active:
-        click.echo(
-            f"\nError: Assignments can only be reset if the group '{view.group}' is inactive, but the current state is "
-            f"{view.state}."
-        )
-    if active:
-        columns(("GROUP", "TOPIC", "PARTITION", "NEW-OFFSET"), (), (15, 15, 10, 15))
-    return bool(active)
+
+def _check(options: argparse.Namespace, action: str) -> None:
+    """Refuse what has no effect, or would have another than was meant: nothing is deleted because an option was left out."""
+    for name, actions in _ONLY_WITH.items():
+        if _given(options, name) and action not in actions:
+            raise UsageError(f"Option(s) [{name}] are unavailable given other options on the command line")
+    if action in ("describe", "delete", "reset-offsets") and bool(options.group) == options.all_groups:
+        raise UsageError(f"Option [{action}] takes one of these options: [all-groups], [group]")
+    if options.group and options.all_groups:
+        raise UsageError('Option "[group]" can\'t be used with option "[all-groups]"')
+    if action == "delete" and options.topic:
+        raise UsageError("The consumer does not support topic-specific offset deletion from a consumer group.")
+    if options.group and action == "list":
+        raise UsageError('Option "[group]" can\'t be used with option "[list]"')
+    if options.topic and action in ("list", "describe"):
+        raise UsageError(f'Option "[topic]" can\'t be used with option "[{action}]"')
+    if action == "describe" and options.state:
+        raise UsageError("Option [describe] does not take a value for [state]")
+    if action == "delete-offsets" and not (options.group and options.topic):
+        raise UsageError("Option [delete-offsets] takes the following options: [topic], [group]")
+    if action == "delete-offsets" and len(options.group) > 1:
+        raise UsageError("Found multiple arguments for option group, but you asked for only one")
+
+
+def _cluster(options: argparse.Namespace) -> ClusterClient:
+    """`--timeout` is how long each call goes on trying."""
+    return cluster_of(options, more={} if options.timeout is None else {"default.api.timeout.ms": str(options.timeout)})
+
+
+def _missing(cluster: ClusterClient, options: argparse.Namespace) -> bool:
+    """Groups that do not exist cannot be described: said as Kafka's tool says it."""
+    from kraftlite.cli.group_view import describe_groups
+
+    missing = [view.group for view in describe_groups(cluster, list(dict.fromkeys(options.group))) if not view.exists]
+    if missing:
+        reason = java_exception(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {missing[0]} not found.")
+        click.echo(f"\nError: Executing consumer group command failed due to {reason}")
+    return bool(missing)
 
 
 def _invoke(module: str, name: str, arguments: list[str], cluster: ClusterClient) -> int:
@@ -143,7 +173,7 @@ def _describe(options: argparse.Namespace) -> _Command:
     if len(chosen) > 1:
         raise UsageError("Option [describe] takes at most one of these options: [members], [offsets], [state]")
     arguments = [f"--{name}" for name in chosen] + (["--verbose"] if options.verbose else [])
-    return "groups", "describe", [*arguments, *(["--all-groups"] if options.all_groups else options.group)]
+    return "groups", "describe", [*arguments, *(["--all-groups"] if options.all_groups else sorted(options.group))]
 
 
 def _delete(cluster: ClusterClient, options: argparse.Namespace) -> int:
@@ -161,29 +191,98 @@ def _delete(cluster: ClusterClient, options: argparse.Namespace) -> int:
     return 0  # as Kafka's does
 
 
+_REFUSED: Final = frozenset(
+    {
+        ErrorCode.INVALID_GROUP_ID,
+        ErrorCode.GROUP_ID_NOT_FOUND,
+        ErrorCode.GROUP_AUTHORIZATION_FAILED,
+        ErrorCode.NON_EMPTY_GROUP,
+    }
+)
+"""Refusals of the request as a whole that Kafka's tool tells in their own words."""
+
+
 def _delete_offsets(cluster: ClusterClient, options: argparse.Namespace) -> int:
-    from kraftlite.cli.group_view import columns, selected
+    from kraftlite.cli.group_view import columns
     from kraftlite.client.groups import delete_offsets
 
     group = options.group[0]
+    partitions, unknown = _named_partitions(cluster, options.topic)
+    results: dict[Partition, ErrorCode] = {(topic, -1): ErrorCode.UNKNOWN_TOPIC_OR_PARTITION for topic in unknown}
     try:
-        results = delete_offsets(cluster, group, selected(cluster, options.topic, ()))
+        found = delete_offsets(cluster, group, partitions)
     except RequestRefused as error:
-        click.echo(f"\nError: {java_exception(error.code)}")
-        return 0  # as Kafka's does
-    if any(code is not ErrorCode.NONE for code in results.values()):
-        click.echo("\nError: Encountered some partition-level error, see the follow-up details.")
+        words = TEXTS[error.code] if error.code in _REFUSED else f"Encountered some unknown error: {error.code.name}"
+        click.echo(f"\nError: {words}")
+        found = dict.fromkeys(partitions, error.code)
     else:
-        click.echo(f"Request succeeded for deleting offsets from group {group}.")
+        if any(code is not ErrorCode.NONE for code in found.values()):
+            click.echo("\nError: Encountered some partition-level error, see the follow-up details.")
+        else:
+            click.echo(f"Request succeeded for deleting offsets from group {group}.")
     rows = [
-        (topic, index, "Successful" if code is ErrorCode.NONE else f"Error: {java_exception(code)}")
-        for (topic, index), code in sorted(results.items())
+        (topic, None if index < 0 else index, "Successful" if code is ErrorCode.NONE else f"Error: {java_exception(code)}")
+        for (topic, index), code in sorted({**results, **found}.items())
     ]
     columns(("TOPIC", "PARTITION", "STATUS"), rows, (15, 10, 15))
+    return 0  # as Kafka's does, even then
+
+
+def _named_partitions(cluster: ClusterClient, items: Sequence[str]) -> tuple[list[Partition], list[str]]:
+    """The partitions of `--topic t` and `--topic t:0,2`, whether there are such or not, and the topics without numbers that do
+    not exist."""
+    known = cluster.topics()
+    found: dict[Partition, None] = {}
+    unknown = []
+    for item in items:
+        name, colon, numbers = item.partition(":")
+        if colon:
+            found.update(dict.fromkeys((name, index) for index in _indexes(item, numbers)))
+        elif name in known:
+            found.update(dict.fromkeys((name, int(one.partition_index)) for one in known[name].partitions))
+        else:
+            unknown.append(name)
+    return sorted(found), unknown
+
+
+def _indexes(item: str, numbers: str) -> list[int]:
+    found = []
+    for number in numbers.split(","):
+        if not number.isdecimal() or len(number) > 10 or int(number) > MAX_INT32:
+            raise UsageError(f"Invalid partition '{number}' specified in topic arg '{item}'")
+        found.append(int(number))
+    return found
+
+
+def _reset(options: argparse.Namespace) -> int:
+    from kraftlite.cli.group_view import columns, describe_groups, list_groups
+
+    wanted = _scenario(options)
+    cluster = _cluster(options)
+    names = [group.group for group in list_groups(cluster)] if options.all_groups else list(dict.fromkeys(options.group))
+    views = describe_groups(cluster, names)
+    for view in views:
+        if view.state not in INACTIVE:
+            click.echo(
+                f"\nError: Assignments can only be reset if the group '{view.group}' is inactive, but the current state is "
+                f"{view.state}."
+            )
+    inactive = [view.group for view in views if view.state in INACTIVE]
+    several = len(options.group) != 1
+    plans = plans_of(cluster, inactive, wanted, () if options.all_topics else options.topic, several=several)
+    if options.execute:
+        for name, planned in plans.items():
+            commit(cluster, name, planned)
+    rows = [(name, *partition, offset) for name, offsets in plans.items() for partition, offset in sorted(offsets.items())]
+    if options.export:
+        for row in rows:
+            click.echo(",".join(str(cell) for cell in (row if several else row[1:])))
+    elif names:
+        columns(("GROUP", "TOPIC", "PARTITION", "NEW-OFFSET"), rows, (15, 15, 10, 15))
     return 0
 
 
-def _reset(options: argparse.Namespace) -> _Command:
+def _scenario(options: argparse.Namespace) -> Reset:
     exactly_one(
         options,
         SCENARIOS,
@@ -192,7 +291,7 @@ def _reset(options: argparse.Namespace) -> _Command:
     )
     if options.execute and options.dry_run:
         raise UsageError("Option [reset-offsets] only accepts one of the following options: [execute], [dry-run]")
-    if not (options.execute or options.dry_run or options.export):
+    if not (options.execute or options.dry_run):
         click.echo(
             "WARN: No action will be performed as the --execute option is missing. In version 5.0, this command will require "
             "either --dry-run or --execute to be specified. You should add the --dry-run option explicitly if you are scripting "
@@ -201,10 +300,10 @@ def _reset(options: argparse.Namespace) -> _Command:
         )
     if options.from_file is not None and not Path(options.from_file).exists():
         raise UsageError(f"--from-file {options.from_file}: there is no such file")
-    arguments = [f"--{name}" for name in ("execute", "dry-run", "export", "all-topics", *_FLAGS) if _given(options, name)]
-    arguments += [f"--{name}={getattr(options, name.replace('-', '_'))}" for name in SCENARIOS[3:] if _given(options, name)]
-    arguments += [f"--topic={topic}" for topic in options.topic]
-    return "group_reset", "reset_offsets", [*arguments, *(["--all-groups"] if options.all_groups else options.group)]
+    if options.from_file is None and not (options.topic or options.all_topics):
+        raise UsageError("One of the reset scopes should be defined: --all-topics, --topic.")
+    values = {name.replace("-", "_"): getattr(options, name.replace("-", "_")) for name in SCENARIOS}
+    return Reset(**{**values, "from_file": None if options.from_file is None else Path(options.from_file)})
 
 
 def _given(options: argparse.Namespace, name: str) -> bool:
@@ -212,12 +311,9 @@ def _given(options: argparse.Namespace, name: str) -> bool:
 
 
 def _validate(pattern: str) -> int:
-    import re
+    from kraftlite.coordinator.modern.regex import problem
 
-    try:
-        re.compile(pattern)
-    except re.error as error:
-        click.echo(f"The regular expression `{pattern}` is invalid: {error}.", err=True)
-        return 1
-    click.echo(f"The regular expression `{pattern}` is valid.")
-    return 0
+    reason = problem(pattern)
+    verdict = "valid" if reason is None else f"invalid: {reason}"
+    click.echo(f"The regular expression `{pattern}` is {verdict}.")
+    return 0  # as Kafka's does, even then

@@ -13,7 +13,14 @@ from kraftlite.cli.compat.tool import Parser, ToolError, UsageError, cluster_of
 from kraftlite.client.admin import list_offsets
 from kraftlite.model.errors import ErrorCode
 
-_TIMES = {"latest": -1, "earliest": -2, "max-timestamp": -3, "earliest-local": -4, "latest-tiered": -5}
+_TIMES = {
+    "latest": -1,
+    "earliest": -2,
+    "max-timestamp": -3,
+    "earliest-local": -4,
+    "latest-tiered": -5,
+    "earliest-pending-upload": -6,
+}
 _PATTERN = re.compile(r"([^:,]*)(?::(?:([0-9]*)-([0-9]*)|([0-9]+)))?")
 
 
@@ -58,7 +65,7 @@ def _time(text: str) -> int:
     except ValueError:
         raise ToolError(
             f"Malformed time argument {text}. Please use -1 or latest / -2 or earliest / -3 or max-timestamp / -4 or "
-            "earliest-local / -5 or latest-tiered, or a specified long format timestamp"
+            "earliest-local / -5 or latest-tiered / -6 or earliest-pending-upload, or a specified long format timestamp"
         ) from None
 
 

@@ -23,6 +23,9 @@ def run(arguments: Sequence[str]) -> int:
         raise UsageError("Command must include exactly one action: --list.")
     if options.consumer + options.share + options.streams + bool(options.group_type) > 1:
         raise UsageError("Only one of --consumer, --share, --streams and --group-type may be given")
+    for name in ("consumer", "share", "streams"):
+        if getattr(options, name) and options.protocol is not None:
+            raise UsageError(f'Option "[{name}]" can\'t be used with option "[protocol]"')
     wanted = (options.group_type or "").capitalize()
     if wanted not in ("", *KINDS):
         raise UsageError("--group-type must be a valid group type.")
@@ -42,6 +45,6 @@ def run(arguments: Sequence[str]) -> int:
     ]
     table = [("GROUP", "TYPE", "PROTOCOL"), *shown]
     width = max(20, *(len(row[0]) for row in table))  # of every column
-    for row in table if shown else ():
+    for row in table:
         click.echo(" ".join(cell.ljust(width) for cell in row).rstrip())
     return 0

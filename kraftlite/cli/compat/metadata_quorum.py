@@ -17,6 +17,7 @@ from kraftlite.client.cluster import ClusterClient
 from kraftlite.client.properties import KNOWN, is_security
 from kraftlite.local.client import quorum_of
 from kraftlite.model.ids import node_id_of
+from kraftlite.model.limits import MAX_INT32
 
 
 def run(arguments: Sequence[str]) -> int:
@@ -75,9 +76,11 @@ def _change(options: argparse.Namespace) -> int:
             cluster = _client_of_controller(options)
             click.echo(add_controller(cluster, Path(options.command_config), dry_run=options.dry_run))
             return 0
-        node_id = node_id_of(options.controller_id or "")
-        if node_id is None or not options.controller_directory_id:
+        if not options.controller_id or not options.controller_directory_id:
             raise UsageError("remove-controller needs --controller-id/-i and --controller-directory-id/-d")
+        node_id = node_id_of(options.controller_id)
+        if node_id is None:
+            raise UsageError(f"--controller-id {options.controller_id}: allowed is a whole number from 0 to {MAX_INT32}")
         click.echo(remove_controller(cluster_of(options), node_id, options.controller_directory_id, dry_run=options.dry_run))
     except VoterError as error:
         raise ToolError(str(error)) from None

@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import os
+import re
 import signal
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -89,7 +90,7 @@ class Parser(argparse.ArgumentParser):
 
     def read(self, arguments: Sequence[str]) -> argparse.Namespace:
         """Raises UsageError; SystemExit(0) for --help and --version."""
-        if "--version" in arguments:
+        if "--version" in arguments or (self.prog == "kafka-transactions" and "-v" in arguments):
             click.echo(kafka_version())
             raise SystemExit(0)
         found, rest = self.parse_known_args(list(arguments))
@@ -122,6 +123,14 @@ def whole(bits: int) -> Callable[[str], int]:
     return read
 
 
+def java_int(text: str) -> int | None:
+    """Read a number as Java's Integer.parseInt does; None: there is none."""
+    if not (text.isascii() and re.fullmatch(r"[+-]?[0-9]{1,20}", text)):
+        return None
+    value = int(text)
+    return value if -1 << 31 <= value < 1 << 31 else None
+
+
 KAFKA_VERSION: Final = "4.3.1"
 """The release whose tools these stand for, and are compared with."""
 
@@ -142,13 +151,16 @@ def addresses(options: argparse.Namespace, name: str = "--bootstrap-server", con
         raise UsageError(f'Missing required argument "[{name.lstrip("-")}]" ({error.message})') from None
 
 
-def cluster_of(options: argparse.Namespace, path: str | None = None, option: str = CONFIG_OPTION) -> ClusterClient:
+def cluster_of(
+    options: argparse.Namespace, path: str | None = None, option: str = CONFIG_OPTION, more: Mapping[str, str] | None = None
+) -> ClusterClient:
     """The client of a tool, of brokers or of controllers. It has the properties of `--command-config` or of another file (`path`
     with its `option`): addresses, time limits, TLS and SASL. What protects and cannot be honoured is refused, anything else
-    without effect is warned about."""
+    without effect is warned about. `more`: properties that options of the tool name, which count more."""
     path = path or getattr(options, "command_config", None)
     given = {} if path is None else read_properties(path, option)
-    return cluster_with(options, effective(given, path or "", option), given.get(SERVERS), path, option)
+    properties = {**effective(given, path or "", option), **(more or {})}
+    return cluster_with(options, properties, given.get(SERVERS), path, option)
 
 
 def cluster_with(

@@ -32,12 +32,18 @@ _WORDS: Final = {
 
 def check(pattern: str) -> None:
     """Raise ApiError(INVALID_REGULAR_EXPRESSION) when it is none."""
-    if len(pattern) > MAX_REGEX_LENGTH:
-        raise _refusal(pattern, f"longer than {MAX_REGEX_LENGTH} characters")
+    reason = f"longer than {MAX_REGEX_LENGTH} characters" if len(pattern) > MAX_REGEX_LENGTH else problem(pattern)
+    if reason is not None:
+        raise _refusal(pattern, reason)
+
+
+def problem(pattern: str) -> str | None:
+    """Say in re2j's words why this is no expression; None when it is one."""
     try:
         compiled(pattern)
     except re2.error as error:
-        raise _refusal(pattern, _reason(error)) from error
+        return _reason(error)
+    return None
 
 
 def matching(pattern: str, topics: Iterable[str]) -> tuple[str, ...]:

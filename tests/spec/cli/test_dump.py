@@ -63,7 +63,7 @@ def test_to_23_batches_and_records(log: Path) -> None:
     assert lines[3] == "| offset: 0 CreateTime: 1000 keySize: 2 valueSize: 2 sequence: 5 headerKeys: [h] key: k0 payload: v0"
     assert "keySize: -1" in lines[4]
     assert "compresscodec: gzip" in lines[5]
-    assert lines[6].endswith("key: k2 payload: None")
+    assert lines[6].endswith("key: k2")
     assert len(dump(log, "--batches-only").output.splitlines()) == 4
 
 
