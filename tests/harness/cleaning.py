@@ -2,15 +2,47 @@
 
 from __future__ import annotations
 
-from kraftlite.log.batch import BatchHeader, iter_batches, iter_records
+from kraftlite.log.batch import BatchHeader, Record, build_batch, iter_batches, iter_records
 from kraftlite.log.cleaner import Cleaning, look
+from kraftlite.log.config import LogConfig
 from kraftlite.log.control import EndTxnMarker
-from kraftlite.log.log import Log
+from kraftlite.log.log import AppendOrigin, Log
 from kraftlite.log.validation import marker_of
 from kraftlite.runtime.ports import Disk
-from tests.harness.log_support import NOW, everything
+from tests.harness.disk import MemDisk
+from tests.harness.log_support import NOW, everything, open_log
 
 MAP_BYTES = 1 << 20
+COMPACT = LogConfig(cleanup_policy=("compact",), index_interval_bytes=100, segment_bytes=100_000)
+
+
+def put(log: Log, key: str, value: str | None, **kw: object) -> int:
+    """One record; its offset."""
+    record = Record(key.encode(), None if value is None else value.encode())
+    options = {"timestamp_ms": NOW, "base_sequence": 0 if "producer_id" in kw else -1} | kw
+    if "producer_id" in kw:
+        options.setdefault("producer_epoch", 0)
+    made = bytearray(build_batch([record], **options))  # type: ignore[arg-type]
+    info = log.append_as_leader(made, leader_epoch=0, wall_ms=NOW, origin=AppendOrigin.CLIENT)
+    return info.base_offset
+
+
+def commit_all(log: Log) -> None:
+    log.update_hw(log.leo)
+
+
+def fresh(config: LogConfig = COMPACT, disk: MemDisk | None = None) -> tuple[MemDisk, Log]:
+    disk = disk if disk is not None else MemDisk()
+    return disk, open_log(disk, config)
+
+
+def filled(segments: int = 4, config: LogConfig = COMPACT, age_ms: int = 0) -> tuple[MemDisk, Log]:
+    disk, log = fresh(config)
+    for number in range(segments):
+        put(log, "k", f"v{number}", timestamp_ms=NOW - age_ms)
+        log.roll()
+    commit_all(log)
+    return disk, log
 
 
 def clean(log: Log, disk: Disk, *, wall_ms: int = NOW, map_bytes: int = MAP_BYTES) -> Cleaning | None:

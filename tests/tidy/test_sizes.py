@@ -18,7 +18,6 @@ LONG_MODULES = {
     "tests/harness/wire_fakes.py": 560,
     "tests/spec/controller/test_event_loop.py": 602,
     "tests/spec/coordinator/test_groups.py": 534,
-    "tests/spec/log/test_cleaner.py": 573,
     "tests/spec/raft/test_elections.py": 695,
     "tests/spec/wire/test_admin.py": 683,
     "tests/spec/wire/test_produce_fetch.py": 576,

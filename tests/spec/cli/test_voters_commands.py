@@ -102,7 +102,7 @@ def test_dq_43_kafkas_tool_logs_in_by_the_file_that_describes_the_controller(
         + f"security.protocol={protocol}\nsasl.mechanism=PLAIN\nsasl.jaas.config={login}\nrequest.timeout.ms=1234\n"
     )
     asked: list[Any] = []
-    monkeypatch.setattr("kraftlite.cli.voters.add_voter", lambda cluster, *_: asked.append(cluster))
+    monkeypatch.setitem(add_controller.__globals__, "add_voter", lambda cluster, *_: asked.append(cluster))
     tool = ["compat", "kafka-metadata-quorum", "--bootstrap-server", "c1:9092", "--command-config", str(config)]
     done = CliRunner().invoke(cli, [*tool, "add-controller"])
     assert done.output == f"Added controller 4 with directory id {DIRECTORY} and endpoints: CONTROLLER://c4:9093\n"

@@ -18,7 +18,7 @@ from kraftlite.local.state import LocalCluster, save
 def ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> LocalCluster:
     """A cluster whose processes are gone."""
     monkeypatch.setitem(tempfile.__dict__, "tempdir", str(tmp_path))
-    monkeypatch.setattr(local_nodes, "_SETTLED_WITHIN_S", 0.3)
+    monkeypatch.setitem(local_nodes.__dict__, "_SETTLED_WITHIN_S", 0.3)
     (tmp_path / "cluster").mkdir()
     made = plan(tmp_path / "cluster", controllers=1, brokers=2, combined=False)
     write_files(made, {})
