@@ -96,7 +96,7 @@ def explain(
         if metadata:
             history = _of_metadata(metadata, wanted)
         else:
-            history = read_history(files) if files else history_of(load(data_dir_of(data_dir)))
+            history = read_history(files) if files else history_of(load(data_dir_of(data_dir), copied=True))
     warn(history.damage)
     now_ms = int(time.time() * 1000)
     since_ms = moment(since, "--since", now_ms, history.begin_ms)

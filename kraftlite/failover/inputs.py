@@ -149,12 +149,13 @@ def read_run(directory: str | Path, history: Sequence[str] = ()) -> RunData:
 def _sources(path: Path) -> tuple[list[Path], list[Path]]:
     if (path / STATE_NAME).exists():
         try:
-            cluster = load(path)
+            cluster = load(path, copied=True)
         except LocalError as error:
             raise AuditInputError(str(error)) from None
-        # Where the directory is now, which may be a copy.
-        nodes = [path / Path(node.directory).name for node in cluster.nodes]
-        return [node / "data" / f"{METADATA_TOPIC}-0" for node in nodes], [node / TRACE_NAME for node in nodes]
+        return (
+            [Path(node.data_dir) / f"{METADATA_TOPIC}-0" for node in cluster.nodes],
+            [node.trace_path for node in cluster.nodes],
+        )
     return sorted(path.rglob(f"{METADATA_TOPIC}-0")), sorted(path.rglob(TRACE_NAME))
 
 

@@ -194,8 +194,9 @@ class LocalCluster:
         raise LocalError(f"there is no node {node_id} in {self.data_dir}; its nodes are {known}")
 
 
-def load(data_dir: Path) -> LocalCluster:
-    """Raises LocalError when there is no cluster or its file is damaged."""
+def load(data_dir: Path, *, copied: bool = False) -> LocalCluster:
+    """Raises LocalError when there is no cluster or its file is damaged, and for one that was made elsewhere, unless it may be
+    `copied`: what nodes have written is then read here, and nothing else is done with it."""
     path = data_dir / STATE_NAME
     try:
         with open_at_once(path) as file:
@@ -207,14 +208,14 @@ def load(data_dir: Path) -> LocalCluster:
     try:
         if len(text) > _MAX_BYTES:
             raise ValueError(f"it has more than {_MAX_BYTES} bytes")
-        return _parse(data_dir, json.loads(text))
+        return _parse(data_dir, json.loads(text), copied=copied)
     except (ValueError, RecursionError) as error:
         raise LocalError(
             f"{path} does not describe a local cluster of kraftlite: {error}; use another --data-dir, or move the file away"
         ) from None
 
 
-def _parse(data_dir: Path, raw: Any) -> LocalCluster:
+def _parse(data_dir: Path, raw: Any, *, copied: bool) -> LocalCluster:
     """Raises ValueError. What it says is believed only within `data_dir`: `down --wipe` removes the nodes' directories."""
     cluster = _fields(LocalCluster, raw, "the cluster", {"nodes": list})
     nodes = []
@@ -228,7 +229,7 @@ def _parse(data_dir: Path, raw: Any) -> LocalCluster:
         if not _is_directory_id(node["directory_id"]):
             raise ValueError(f"a node's directory_id is {node['directory_id']!r}; allowed is an id such as random-uuid prints")
         directory = Path(node["directory"])
-        if directory.name != f"node-{node['id']}" or directory.parent.resolve() != data_dir.resolve():
+        if directory.name != f"node-{node['id']}" or not (copied or directory.parent.resolve() == data_dir.resolve()):
             raise ValueError(f"node {node['id']} is in {directory}, not in {data_dir}: a cluster cannot be moved")
         nodes.append(LocalNode(**{**node, "directory": str(data_dir / directory.name), "roles": tuple(node["roles"])}))
     if not nodes or len({node.id for node in nodes}) != len(nodes):

@@ -134,8 +134,12 @@ def merge_timelines(paths: Iterable[str | Path], *, since_ms: int = 0) -> list[d
 def _open_halves(path: Path, opened: ExitStack) -> Iterator[BinaryIO]:
     for part in (path.with_name(path.name + ".1"), path):
         with suppress(FileNotFoundError):
-            # O_NONBLOCK: a pipe is opened without waiting for its other end. It has no size, so nothing is read of it.
-            yield opened.enter_context(os.fdopen(os.open(part, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK), "rb"))
+            yield opened.enter_context(open(part, "rb", opener=_open))  # noqa: SIM115 - `opened` closes it
+
+
+def _open(name: str, flags: int) -> int:
+    """A pipe is opened without waiting for its other end. It has no size, so nothing is read of it."""
+    return os.open(name, flags | os.O_NONBLOCK)
 
 
 def _events(file: BinaryIO, size: int) -> Iterator[dict[str, Any]]:

@@ -154,7 +154,7 @@ def local_data_dirs(data_dir: Path) -> dict[str, list[Path]]:
     from kraftlite.local.state import LocalError, load
 
     try:
-        cluster = load(data_dir)
+        cluster = load(data_dir, copied=True)
     except LocalError as error:
         raise AuditInputError(str(error)) from None
     return {f"{'b' if node.is_broker else 'c'}{node.id}": [Path(node.data_dir)] for node in cluster.nodes}

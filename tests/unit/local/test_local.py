@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import signal
 import socket
 import subprocess
@@ -23,6 +24,7 @@ from kraftlite.local.layout import counted, plan, with_metrics_ports, write_file
 from kraftlite.local.ports import reserve
 from kraftlite.local.state import STATE_NAME, TARGETS_NAME, LocalCluster, LocalError, default_data_dir, load, save, update_node
 from kraftlite.log.checkpoints import PARTITION_METADATA
+from kraftlite.segments.directories import local_data_dirs
 
 
 @pytest.fixture(autouse=True)
@@ -286,6 +288,22 @@ def test_a_foreign_description_is_refused_in_words(tmp_path: Path, change: Any, 
     (tmp_path / STATE_NAME).write_text(json.dumps(raw))
     with pytest.raises(LocalError, match=re.escape(words)):
         load(tmp_path)
+
+
+def test_of_a_copy_the_nodes_files_are_read_where_they_are_now(tmp_path: Path) -> None:
+    (tmp_path / "incident").mkdir()
+    described(tmp_path / "incident")
+    shutil.copytree(tmp_path / "incident", tmp_path / "copy")
+    with pytest.raises(LocalError, match="a cluster cannot be moved"):
+        load(tmp_path / "copy")
+    (node,) = load(tmp_path / "copy", copied=True).nodes
+    assert node.trace_path == tmp_path / "copy" / "node-1" / "trace.jsonl"
+    assert local_data_dirs(tmp_path / "copy") == {"b1": [tmp_path / "copy" / "node-1" / "data"]}
+    raw = described(tmp_path / "incident")
+    elsewhere(raw)  # also of a copy nothing outside of it is read
+    (tmp_path / "copy" / STATE_NAME).write_text(json.dumps(raw))
+    with pytest.raises(LocalError, match="node 1 is in /etc"):
+        load(tmp_path / "copy", copied=True)
 
 
 NO_DESCRIPTIONS = {"empty": "", "no fields": "{}", "list": "[]", "null": "null", "torn": "{", "deep": "[" * 100_000}

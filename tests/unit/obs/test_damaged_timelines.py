@@ -62,3 +62,10 @@ def test_the_first_word_of_a_process_is_not_lost_with_a_line_that_was_cut_off(tm
         file.close()
     assert [(event["ts"], event["event"]) for event in merge_timelines([path])][1:] == [(7_000, "node.stopped")] * 2
     assert path.read_bytes().count(b"\n") == 4, "nothing is put in front of a line that follows a whole one"
+
+
+def test_a_directory_in_the_place_of_a_trace_is_named(tmp_path: Path) -> None:
+    (tmp_path / "trace.jsonl").mkdir()
+    with pytest.raises(IsADirectoryError) as caught:
+        merge_timelines([tmp_path / "trace.jsonl"])
+    assert caught.value.filename == str(tmp_path / "trace.jsonl")

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 from collections.abc import Callable
+from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -21,6 +23,8 @@ import pyarrow.parquet as pq
 from kraftlite.cli.pipeline_failover import failover_report_command
 from kraftlite.failover.analysis import Failure, RunReport, percentile
 from kraftlite.failover.page import page
+from kraftlite.local.layout import plan
+from kraftlite.local.state import save
 from kraftlite.log.batch import Record, build_batch
 from kraftlite.log.control import LeaderChange, SnapshotFooter, SnapshotHeader, control_batch
 from kraftlite.metadata.codec import MetadataSerde
@@ -434,6 +438,16 @@ def test_labels_of_failures_at_the_same_time_are_in_rows_of_their_own() -> None:
     rows = re.findall(r'y="(\d+)" style="[^"]*">(\d): kill', text)
     assert [row for row, _ in rows] == ["22", "40", "58"]
     assert "a &lt;problem&gt;" in text and "1 problem." in text
+
+
+def test_the_copy_of_a_local_cluster_is_a_run(tmp_path: Path) -> None:
+    run = begin(tmp_path / "cluster")
+    fence(run)
+    save(plan(tmp_path / "cluster", controllers=1, brokers=1, combined=True))
+    run.write()
+    shutil.copytree(tmp_path / "cluster", tmp_path / "copy")
+    (original,), (copy,) = (report(tmp_path / name).runs for name in ("cluster", "copy"))
+    assert [replace(failure, run=original.run) for failure in copy.failures] == original.failures != []
 
 
 def test_what_cannot_be_reported_is_said(tmp_path: Path) -> None:
