@@ -19,7 +19,7 @@ from kraftlite.local import process
 from kraftlite.local.client import fetch_quorum
 from kraftlite.local.state import LocalError
 from tests.harness.history import PHOENIX, Administrator, Background, Key, MetadataWatcher, Reader, TopicFate, Writer
-from tests.harness.local import FAST, Cluster, running, wait_for
+from tests.harness.local import FAST, PATIENCE_S, Cluster, running, wait_for
 from tests.harness.verdict import check_directories, check_logs, check_metadata_logs, check_traces, replica_states, tails
 
 CONFIG = {
@@ -38,6 +38,15 @@ SNAPSHOTS = {
 """Metadata snapshots every few seconds, so that who was away needs one."""
 
 SESSION_S = 1.5
+TIMEOUTS = (
+    "broker.session.timeout.ms",
+    "controller.quorum.election.timeout.ms",
+    "controller.quorum.fetch.timeout.ms",
+    "replica.lag.time.max.ms",
+)
+"""What a node is given to be heard of. Where others want the processors, too, it needs as much more: nodes that are late fail
+again and again, and the faults of the run drown in that."""
+MOST_CROWDED = 4.0
 TOPICS = {
     "strict": {"min.insync.replicas": "2", "segment.bytes": "1048576"},
     "loose": {"min.insync.replicas": "1", "segment.bytes": "1048576"},
@@ -51,8 +60,9 @@ INTERNAL = ("__consumer_offsets", "__transaction_state")
 class Chaos:
     """Does the faults of one seed. Knows which nodes should be alive; one that is not and was not told to is a problem."""
 
-    def __init__(self, cluster: Cluster, seed: int) -> None:
+    def __init__(self, cluster: Cluster, seed: int, *, session_s: float) -> None:
         self.cluster = cluster
+        self.session_s = session_s
         self.random = random.Random(seed)
         self.gentle = seed % 4 != 0
         """Mostly one node at a time, and time for the others to go on: else there is nothing but outage."""
@@ -175,10 +185,10 @@ class Chaos:
             lambda: self.kill(self._leader(), self._controller()),
             lambda: self.terminate(self._leader()),
             lambda: self.terminate(self._controller()),
-            lambda: self._blink([self._leader()], 0.5 * SESSION_S),
-            lambda: self._blink([self._leader()], 2 * SESSION_S),
+            lambda: self._blink([self._leader()], 0.5 * self.session_s),
+            lambda: self._blink([self._leader()], 2 * self.session_s),
             lambda: self._blink([self._controller()], 3.0),
-            lambda: self._blink([choice(brokers)], 2 * SESSION_S),
+            lambda: self._blink([choice(brokers)], 2 * self.session_s),
             lambda: self.pause(choice(self.everyone)),
             lambda: self._pause_then(self.kill, [choice(self.everyone)]),
             lambda: self._pause_then(self.terminate, [choice(brokers)]),
@@ -198,7 +208,7 @@ class Chaos:
             lambda: self.terminate(*some(brokers)),
             lambda: self.terminate(*some(self.everyone)),
             lambda: self._blink(some(self.everyone), 0.8),
-            lambda: self._blink(some(self.everyone), 3 * SESSION_S),
+            lambda: self._blink(some(self.everyone), 3 * self.session_s),
             lambda: self.pause(*some(self.everyone)),
             lambda: self._pause_then(self.kill, some(self.everyone)),
             lambda: self._pause_then(self.terminate, some(self.everyone)),
@@ -213,7 +223,7 @@ class Chaos:
 
     def _pause_then(self, action: Callable[..., None], nodes: list[int]) -> None:
         self.pause(*nodes)
-        self.sleep(2 * SESSION_S)
+        self.sleep(2 * self.session_s)
         action(*nodes)
 
     def _terminate_then_kill(self, nodes: list[int]) -> None:
@@ -267,9 +277,11 @@ class Died(Exception):
 def run_seed(seed: int, *, duration_s: float = 12.0, keep: Path | None = None) -> None:
     """One run. AssertionError with everything that is needed to understand it when something is wrong."""
     combined = seed % 5 == 4
-    config = {**CONFIG, **(SNAPSHOTS if seed % 2 else {})}
+    crowd = min(_crowd(), MOST_CROWDED)
+    patient = {name: str(round(int(CONFIG[name]) * crowd)) for name in TIMEOUTS}
+    config = {**CONFIG, **patient, **(SNAPSHOTS if seed % 2 else {})}
     with running(controllers=3, brokers=3, combined=combined, config=config) as cluster:
-        chaos = Chaos(cluster, seed)
+        chaos = Chaos(cluster, seed, session_s=SESSION_S * crowd)
         problems: list[str] = []
         try:
             problems = _run(cluster, chaos, seed, duration_s)
@@ -336,7 +348,7 @@ def _run(cluster: Cluster, chaos: Chaos, seed: int, duration_s: float) -> list[s
         for part in [*writers, watcher]:
             part.stop()
     for topic in TOPICS:
-        cluster.wait_whole(topic)
+        cluster.wait_whole(topic, timeout_s=PATIENCE_S * _crowd())
     assignments = _wait_assignments(cluster, admin)
     problems += list(check_logs(cluster, [*keys, (PHOENIX, 0), (PHOENIX, 1)], writers, readers))
     for reader in readers:
@@ -384,7 +396,7 @@ def _recovery(cluster: Cluster, chaos: Chaos, writers: list[Writer], healed_at: 
         raise AssertionError(f"{error}\n{standing}") from None
     acknowledged_s = time.monotonic() - healed_at
     for topic in TOPICS:
-        cluster.wait_whole(topic)
+        cluster.wait_whole(topic, timeout_s=PATIENCE_S * _crowd())
     whole_s = time.monotonic() - healed_at
     chaos.say(f"acknowledged everywhere {acknowledged_s:.1f} s after healing, whole after {whole_s:.1f} s")
     replaced = any(at > healed_at for writer in writers for at in writer.replaced_at)
@@ -411,7 +423,9 @@ def _wait_assignments(cluster: Cluster, admin: Administrator) -> dict[str, dict[
         fit = all(p.leader >= 0 and set(p.isr) == set(p.replicas) for topic in first.values() for p in topic.values())
         return {name: {i: p.replicas for i, p in topic.items()} for name, topic in first.items()} if fit else None
 
-    found: dict[str, dict[int, tuple[int, ...]]] = wait_for("all brokers describe the same whole topics", agreed)
+    found: dict[str, dict[int, tuple[int, ...]]] = wait_for(
+        "all brokers describe the same whole topics", agreed, timeout_s=PATIENCE_S * _crowd()
+    )
     return found
 
 

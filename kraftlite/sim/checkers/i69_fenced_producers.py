@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar, Final
 
+from kraftlite.coordinator.core.placement import TRANSACTION_TOPIC, partition_for
 from kraftlite.model.errors import ErrorCode
 from kraftlite.model.producer import Producer
 from kraftlite.sim.checkers.base import World
@@ -30,7 +31,8 @@ _OF_A_PRODUCER: Final = (AddAsk, AddOffsetsAsk, EndAsk, TransactionalCommitAsk)
 class FencedProducers(TransactionChecker):
     """From the moment at which InitProducerId has answered with a producer id and epoch, no request of an earlier one of that
     transactional id that comes to a coordinator is granted, and no batch of it comes into any log. An epoch that EndTxn gives
-    fences nobody: it is the same producer's, and a batch that it had sent before may still be in its transaction."""
+    fences nobody: it is the same producer's, and a batch that it had sent before may still be in its transaction. Who
+    coordinated before, and has not heard of its end, may say yes where that writes nothing."""
 
     numbers: ClassVar[tuple[int, ...]] = (69,)
     only_methods = (INIT, ADD, ADD_OFFSETS, END, COMMIT)
@@ -77,11 +79,24 @@ class FencedProducers(TransactionChecker):
         assert isinstance(request, _OF_A_PRODUCER)
         if not _granted(request, response):
             self.refused += 1
-        elif not self.transactions.unjudged:
+        elif not (self.transactions.unjudged or self._changes_nothing(exchange)):
             self.fail(
                 f"node {exchange.target} grants {type(request).__name__} of {request.transactional_id} to "
                 f"{tuple(request.producer)}; when it came, {tuple(later)} was given out"
             )
+
+    def _changes_nothing(self, exchange: AnyExchange) -> bool:
+        """Return whether another broker coordinates this id, of which the one that answered has not heard: it says yes to
+        partitions that are in its transaction already, and writes nothing. Kafka's coordinator does the same."""
+        request = exchange.request
+        if not isinstance(request, AddAsk | AddOffsetsAsk):
+            return False
+        found = self.transactions.replicas.metadata.history.latest.topic_named(TRANSACTION_TOPIC)
+        if found is None:
+            return False
+        _, topic = found
+        partition = topic.partitions[partition_for(request.transactional_id, len(topic.partitions))]
+        return partition.leader != exchange.target
 
     def _note(self, transactional_id: str, producer: Producer) -> None:
         before = self._given.get(transactional_id)
