@@ -253,9 +253,9 @@ class LogMoves:
         nor that offsets may be missing. `home(tp, state)`: the log is in another directory now.
         """
         tp, source, target = move.tp, move.source, move.target
-        stated = source.stated((move.topic_id, tp.partition))
-        gaps_below = max(0 if stated is None else stated.gaps_below, source.logs[tp].clean_offset or 0)
         current, copy, disk = source.logs[tp], move.copy, self._ports.disk
+        stated = source.stated((move.topic_id, tp.partition))
+        gaps_below = max(0 if stated is None else stated.gaps_below, current.clean_offset or 0)
         copy.update_config(current.config)
         try:
             for epoch, offset in current.epoch_entries:

@@ -106,13 +106,21 @@ def reset_offsets(
     if active:
         raise click.ClickException(f"Assignments can only be reset if the group is inactive, but {', '.join(active)}.")
     plans = plans_of(cluster, names, wanted, topics, several=len(names) > 1)
+    carry_out(cluster, plans, execute=execute, export=export, several=len(names) > 1)
+
+
+def carry_out(
+    cluster: ClusterClient, plans: Mapping[str, Mapping[Partition, int]], *, execute: bool, export: bool, several: bool
+) -> None:
+    """Commit the new offsets if so told, and print them: as a table, or (`export`) as the rows that `--from-file` takes, which
+    name the group where there are `several`."""
     if execute:
         for name, planned in plans.items():
-            commit(cluster, name, planned)
+            _commit(cluster, name, planned)
     rows = [(name, *partition, offset) for name, offsets in plans.items() for partition, offset in sorted(offsets.items())]
     if export:
         for row in rows:
-            click.echo(",".join(str(cell) for cell in (row if len(names) > 1 else row[1:])))
+            click.echo(",".join(str(cell) for cell in (row if several else row[1:])))
     else:
         columns(("GROUP", "TOPIC", "PARTITION", "NEW-OFFSET"), rows, (15, 15, 10, 15))
 
@@ -198,7 +206,7 @@ def clamp(
     return found
 
 
-def commit(cluster: ClusterClient, group: str, offsets: Mapping[Partition, int]) -> None:
+def _commit(cluster: ClusterClient, group: str, offsets: Mapping[Partition, int]) -> None:
     from kraftlite.client.groups import alter_offsets
 
     if not offsets:

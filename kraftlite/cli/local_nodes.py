@@ -179,10 +179,10 @@ def supervise(directory: Path) -> None:
                 click.echo(f"node {node.id} is {found}", err=True)
             states[node.id] = found
         if all(found == process.STOPPED for found in states.values()):
-            if not process.wait_until(lambda: not _ended(directory), _SETTLED_WITHIN_S):
-                ended = "\n".join(f"  node {node.id}, whose log is {node.log_path}" for node in _ended(directory))
+            if not process.wait_until(lambda: _is_settled(directory), _SETTLED_WITHIN_S):
+                ended = "\n".join(f"  node {node.id}, whose log is {node.log_path}" for node in _left(directory))
                 raise click.ClickException(f"every node has ended, and nobody has stopped the cluster:\n{ended}")
-            if _is_down(directory):
+            if not _left(directory):
                 click.echo("every node has ended", err=True)
                 return
         time.sleep(0.2)
@@ -192,20 +192,17 @@ _SETTLED_WITHIN_S = 5.0
 """`down` forgets a process a moment after it has ended, and `restart` begins another one."""
 
 
-def _ended(directory: Path) -> list[state.LocalNode]:
-    """The nodes that have ended by themselves; none when one is there, or when the cluster was stopped in order or is gone."""
+def _left(directory: Path) -> list[state.LocalNode]:
+    """The nodes that nobody has stopped, whether they run or have ended; none when the cluster is gone."""
     try:
-        nodes = state.load(directory).nodes
+        return [node for node in state.load(directory).nodes if node.pid is not None]
     except state.LocalError:
         return []
-    return [node for node in nodes if node.pid is not None] if all(it.state == process.STOPPED for it in nodes) else []
 
 
-def _is_down(directory: Path) -> bool:
-    try:
-        return all(node.pid is None for node in state.load(directory).nodes)
-    except state.LocalError:
-        return True
+def _is_settled(directory: Path) -> bool:
+    left = _left(directory)
+    return not left or any(node.state != process.STOPPED for node in left)
 
 
 def stop(directory: Path) -> None:

@@ -264,14 +264,7 @@ class _Reader:
         kind = value.get("k")
         ours = self.header.made_by == kraftlite.__version__
         if kind is None:
-            told = _needed({"node": c.NODE, "event": c.text(100)}, value)
-            try:
-                event = self._event(ts, value)
-            except ValueError:
-                if ours:
-                    raise
-                event = None
-            return LeftOut(ts=ts, node=told["node"], event=told["event"], size=len(raw)) if event is None and not ours else event
+            return self._event(ts, value) if ours else self._event_of_others(ts, value, len(raw))
         table = _LINES.get(kind) if isinstance(kind, str) else None
         if table is None:
             return None if ours else LeftOut(ts=ts, node=-1, event=str(kind)[:100], size=len(raw))
@@ -306,6 +299,15 @@ class _Reader:
             return None
         cause = facts.pop("cause", None)
         return Recorded(ms=ts, node=told["node"], event=told["event"], facts=facts, cause=cause)
+
+    def _event_of_others(self, ts: int, value: dict[str, Any], size: int) -> Recorded | LeftOut:
+        """An event of another version, which may have other facts here."""
+        told = _needed({"node": c.NODE, "event": c.text(100)}, value)
+        try:
+            event = self._event(ts, value)
+        except ValueError:
+            event = None
+        return event if event is not None else LeftOut(ts=ts, node=told["node"], event=told["event"], size=size)
 
     def _look(self, ts: int, kind: str, found: dict[str, Any], value: dict[str, Any]) -> Look:
         if kind == "turn":

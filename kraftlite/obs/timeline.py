@@ -15,6 +15,7 @@ from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any, BinaryIO, Final
 
+from kraftlite.client.opening import open_at_once
 from kraftlite.model.ids import NodeId
 from kraftlite.model.limits import MIB
 from kraftlite.model.topic_partition import TopicPartition
@@ -134,12 +135,7 @@ def merge_timelines(paths: Iterable[str | Path], *, since_ms: int = 0) -> list[d
 def _open_halves(path: Path, opened: ExitStack) -> Iterator[BinaryIO]:
     for part in (path.with_name(path.name + ".1"), path):
         with suppress(FileNotFoundError):
-            yield opened.enter_context(open(part, "rb", opener=_open))  # noqa: SIM115 - `opened` closes it
-
-
-def _open(name: str, flags: int) -> int:
-    """A pipe is opened without waiting for its other end. It has no size, so nothing is read of it."""
-    return os.open(name, flags | os.O_NONBLOCK)
+            yield opened.enter_context(open_at_once(part))  # a pipe has no size, so nothing is read of it
 
 
 def _events(file: BinaryIO, size: int) -> Iterator[dict[str, Any]]:

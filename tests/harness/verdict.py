@@ -226,7 +226,7 @@ def check_output(node: LocalNode) -> Iterator[str]:
 def check_directories(cluster: Cluster, assignments: Callable[[], dict[str, dict[int, tuple[int, ...]]]]) -> Iterator[str]:
     """Every partition directory belongs to a replica that the metadata knows, and nothing waits for deletion. The metadata are
     asked for each look: a client from elsewhere that knocks at these ports may make an internal topic at any time."""
-    assigned = assignments()
+    assigned: dict[str, dict[int, tuple[int, ...]]] = {}
 
     def leftovers() -> list[str]:
         nonlocal assigned

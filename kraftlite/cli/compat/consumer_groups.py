@@ -11,7 +11,7 @@ import click
 
 from kraftlite.cli.compat.tool import Parser, UsageError, cluster_of, exactly_one, java_exception, whole
 from kraftlite.cli.error_texts import TEXTS
-from kraftlite.cli.group_reset import INACTIVE, NothingCommitted, Reset, commit, plans_of
+from kraftlite.cli.group_reset import INACTIVE, NothingCommitted, Reset, carry_out, plans_of
 from kraftlite.cli.groups import KINDS, STATES
 from kraftlite.cli.target import Target
 from kraftlite.client.errors import RequestRefused
@@ -255,7 +255,7 @@ def _indexes(item: str, numbers: str) -> list[int]:
 
 
 def _reset(options: argparse.Namespace) -> int:
-    from kraftlite.cli.group_view import columns, describe_groups, list_groups
+    from kraftlite.cli.group_view import describe_groups, list_groups
 
     wanted = _scenario(options)
     cluster = _cluster(options)
@@ -270,15 +270,8 @@ def _reset(options: argparse.Namespace) -> int:
     inactive = [view.group for view in views if view.state in INACTIVE]
     several = len(options.group) != 1
     plans = plans_of(cluster, inactive, wanted, () if options.all_topics else options.topic, several=several)
-    if options.execute:
-        for name, planned in plans.items():
-            commit(cluster, name, planned)
-    rows = [(name, *partition, offset) for name, offsets in plans.items() for partition, offset in sorted(offsets.items())]
-    if options.export:
-        for row in rows:
-            click.echo(",".join(str(cell) for cell in (row if several else row[1:])))
-    elif names:
-        columns(("GROUP", "TOPIC", "PARTITION", "NEW-OFFSET"), rows, (15, 15, 10, 15))
+    if names:
+        carry_out(cluster, plans, execute=options.execute, export=options.export, several=several)
     return 0
 
 
