@@ -17,7 +17,8 @@ from typing import Any, Final
 from kraftlite.local import process
 from kraftlite.local.state import PAGE_LOG, PAGE_NAME, LocalError
 
-START_S: Final = 30.0
+START_S: Final = 120.0
+"""A loaded machine can take a minute to start a Python process that serves a page; one that ends is seen at once."""
 STOP_S: Final = 10.0
 _MAX_BYTES: Final = 4096
 
@@ -76,7 +77,8 @@ def start(data_dir: Path) -> dict[str, str]:
         child.kill()
         child.wait()
         words = log.read_text("utf-8", "replace")[-_MAX_BYTES:].strip().splitlines()
-        raise LocalError(f"the page did not start: {words[-1] if words else 'it said nothing'}") from None
+        silence = "it ended without a word" if ready else f"it said nothing within {START_S:.0f} s"
+        raise LocalError(f"the page did not start: {words[-1] if words else silence}") from None
     mark = process.start_mark(child.pid) or "gone"
     (data_dir / PAGE_NAME).write_text(json.dumps({"pid": child.pid, "mark": mark, "address": address}) + "\n")
     return links
