@@ -393,9 +393,12 @@ def test_sx_04_a_task_that_fails_leaves_nothing_open(cluster: SyncCluster, topic
     assert len(committed(cluster.bootstrap_servers, topic)) == 2
 
 
-def test_sx_04_what_a_run_that_died_has_staged_is_aborted_with_the_next_batch(cluster: SyncCluster, topic: str) -> None:
-    """Its driver died before it had decided, and the next run has fewer tasks: what nobody fences would hold readers until the
-    timeout. Other queries are left alone."""
+@pytest.mark.parametrize(("died", "again"), [((0, 1, 2), (0,)), ((2,), (0,)), ((2,), ())], ids=["same", "others", "no rows"])
+def test_sx_04_what_a_run_that_died_has_staged_is_aborted_with_the_next_batch(
+    cluster: SyncCluster, topic: str, died: tuple[int, ...], again: tuple[int, ...]
+) -> None:
+    """Its driver died before it had decided, and the next run has rows in fewer tasks, or in others: what nobody fences would
+    hold readers until the timeout. Other queries are left alone."""
     pytest.importorskip("pyspark")
     from kraftlite.spark.sink.committing import Committed, Part, commit_staged
 
@@ -410,15 +413,16 @@ def test_sx_04_what_a_run_that_died_has_staged_is_aborted_with_the_next_batch(cl
             entry = writer.finish().entry
         return Committed(rows=1, bytes=1, part=Part(query=query, batch=batch, run="r", task=task), entry=entry)
 
-    for task in range(3):
+    for task in died:
         stage(topic, 0, task)
     stage(f"{topic}-other", 0, 0)
-    commit_staged(settings, [stage(topic, 0, 0)], 0)
-    for task in (1, 2):
+    idle = Committed(rows=0, bytes=0, part=Part(query=topic, batch=0, run="r", task=1))
+    commit_staged(settings, [idle, *(stage(topic, 0, task) for task in again)], 0)
+    for task in {*died} - {*again}:
         cluster.wait_for_transaction(f"kraftlite-{topic}/{task}", state="Empty")
     cluster.wait_for_transaction(f"kraftlite-{topic}-other/0", state="Ongoing")
     staging(KafkaClient(settings.client), settings, f"{topic}-other").begin()
-    assert [it.value for it in committed(cluster.bootstrap_servers, topic)] == [f"{topic}-0-0".encode()]
+    assert [it.value for it in committed(cluster.bootstrap_servers, topic)] == [f"{topic}-0-0".encode() for _task in again]
 
 
 def test_sx_01_rows_are_staged_with_a_marker_behind_them(cluster: SyncCluster, topic: str) -> None:

@@ -77,7 +77,8 @@ def commit_staged(settings: SinkSettings, messages: Sequence[WriterCommitMessage
     exactly = settings.exactly_once
     assert exactly is not None
     key = (settings.client, exactly.state_topic, first.query)
-    reader = _readers.pop(key, None) or DecisionReader(first.query)
+    known = _readers.pop(key, None)
+    reader = known or DecisionReader(first.query)
     client = client_for(settings.client)
     decision = protocol_core.commit(
         KafkaCluster(client, exactly.state_topic, exactly.timeout_ms, reader),
@@ -87,7 +88,8 @@ def commit_staged(settings: SinkSettings, messages: Sequence[WriterCommitMessage
         run=first.run,
         staged=[it.entry for it in reports if it.entry is not None],
     )
-    if decision is not None and has_strays(reader.last, first.batch, decision.entries):
+    entries = () if decision is None else decision.entries
+    if known is None or has_strays(reader.last, first.batch, entries):  # an earlier process may have staged in other tasks
         _abort_strays(settings.client, exactly, first.query)
     _readers[key] = reader
     while len(_readers) > MAX_READERS:
