@@ -29,8 +29,15 @@ _ODD = "not a regular file, but a FIFO, a socket or a device"
 _datasync: Callable[[int], None] = getattr(os, "fdatasync", os.fsync)
 
 
+def _named(error: OSError, path: str) -> OSError:
+    return OSError(error.errno, error.strerror, path)
+
+
 class HostFile(File):
-    """A file descriptor. Not closed under a running flush: that works on its own duplicate."""
+    """A file descriptor. Not closed under a running flush: that works on its own duplicate.
+
+    The system's errors of a descriptor say nothing of the file; here they have its path, as those of `HostDisk` do.
+    """
 
     __slots__ = ("_executor", "_fd", "_path")
 
@@ -44,33 +51,50 @@ class HostFile(File):
         return self._path
 
     def pread(self, length: int, offset: int) -> bytes:
-        data = os.pread(self._fd, length, offset)
-        if len(data) == length or not data:
-            return data
-        return finish_read(partial(os.pread, self._fd), data, length, offset)
+        try:
+            data = os.pread(self._fd, length, offset)
+            if len(data) == length or not data:
+                return data
+            return finish_read(partial(os.pread, self._fd), data, length, offset)
+        except OSError as error:
+            raise _named(error, self._path) from None
 
     def pwritev(self, buffers: Sequence[bytes | bytearray | memoryview], offset: int) -> int:
         total = sum(len(buffer) for buffer in buffers)
-        if len(buffers) <= _MAX_IOVECS and os.pwritev(self._fd, buffers, offset) == total:
-            return total
-        # A short write, or more buffers than one call takes: one by one, from the start.
-        return write_each(partial(os.pwrite, self._fd), buffers, offset)
+        try:
+            if len(buffers) <= _MAX_IOVECS and os.pwritev(self._fd, buffers, offset) == total:
+                return total
+            # A short write, or more buffers than one call takes: one by one, from the start.
+            return write_each(partial(os.pwrite, self._fd), buffers, offset)
+        except OSError as error:
+            raise _named(error, self._path) from None
 
     def size(self) -> int:
         return os.fstat(self._fd).st_size
 
     def truncate(self, size: int) -> None:
-        os.ftruncate(self._fd, size)
+        try:
+            os.ftruncate(self._fd, size)
+        except OSError as error:
+            raise _named(error, self._path) from None
 
     def sync(self) -> None:
-        _datasync(self._fd)
+        try:
+            _datasync(self._fd)
+        except OSError as error:
+            raise _named(error, self._path) from None
 
     async def flush(self) -> None:
-        duplicate = os.dup(self._fd)
+        try:
+            duplicate = os.dup(self._fd)
+        except OSError as error:
+            raise _named(error, self._path) from None
 
         def datasync() -> None:
             try:
                 _datasync(duplicate)
+            except OSError as error:
+                raise _named(error, self._path) from None
             finally:
                 os.close(duplicate)
 

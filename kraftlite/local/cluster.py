@@ -285,19 +285,12 @@ def _launch(cluster: LocalCluster, nodes: Sequence[LocalNode], *, format_first: 
         ],
     }
     try:
-        done = subprocess.run(
-            [sys.executable, "-m", "kraftlite.local.launch"],
-            input=json.dumps(request),
-            capture_output=True,
-            text=True,
-            cwd=cluster.data_dir,
-            env=process.own_environment(),
-            timeout=LAUNCH_TIMEOUT_S,
-            check=False,
-            start_new_session=True,
-        )
+        command = [sys.executable, "-m", "kraftlite.local.launch"]
+        done = process.answer_of(command, json.dumps(request), cwd=cluster.data_dir, timeout_s=LAUNCH_TIMEOUT_S)
     except subprocess.TimeoutExpired:
-        raise LocalError(f"the nodes could not be started within {LAUNCH_TIMEOUT_S:.0f} s") from None
+        raise LocalError(f"the nodes could not be started within {2 * LAUNCH_TIMEOUT_S:.0f} s") from None
+    if done.returncode == -signal.SIGTERM:
+        raise LocalError(f"the nodes could not be started within {LAUNCH_TIMEOUT_S:.0f} s")
     if done.returncode != 0:
         lines = [line for line in done.stderr.splitlines() if line.strip()]
         raise LocalError(f"the nodes could not be started: {lines[-1] if lines else 'no reason was given'}")

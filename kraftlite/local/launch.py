@@ -65,13 +65,19 @@ def main() -> int:
 
 
 def _start(orders: Sequence[Order], run: Any) -> int:
-    """Start all nodes and tell their pids, or none: a process whose pid nobody knows could not be stopped."""
+    """Start all nodes and tell their pids, or none: a process whose pid nobody knows could not be stopped.
+
+    So SIGTERM, by which the command says that it waits no longer, is heeded between the steps only.
+    """
     pids: dict[int, int] = {}
+    signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGTERM,))
     try:
         if _is_deserted():
             raise BrokenPipeError(errno.EPIPE, "the command that started them has ended")
         for order in orders:
             pids[order.id] = _fork(order, run)
+            if signal.SIGTERM in signal.sigpending():
+                raise TimeoutError(errno.ETIMEDOUT, "the command that started them waits no longer")
         os.write(1, json.dumps({"pids": pids}).encode() + b"\n")
     except OSError as error:
         for pid in pids.values():
@@ -120,6 +126,7 @@ def _become(order: Order, run: Any) -> None:
     status = 1
     try:
         os.setsid()
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, (signal.SIGTERM,))
         log = os.open(order.log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
         null = os.open(os.devnull, os.O_RDONLY)
         os.dup2(null, 0)

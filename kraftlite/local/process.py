@@ -12,7 +12,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from types import FrameType
 
@@ -24,6 +24,34 @@ UNKNOWN = "unknown"
 def own_environment() -> dict[str, str]:
     """The environment for another process of this package, which finds it where it is found here, in any directory."""
     return {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
+
+
+def answer_of(command: Sequence[str], request: str, *, cwd: str, timeout_s: float) -> subprocess.CompletedProcess[str]:
+    """Run a program of this package to its end, in a session of its own, with `request` as its standard input.
+
+    When it takes longer than `timeout_s` it is told so by SIGTERM and has as long again to end, so that it can clear away what it
+    has begun; what it answers then counts. Only after that is it killed. Raises subprocess.TimeoutExpired then.
+    """
+    with subprocess.Popen(
+        command,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        cwd=cwd,
+        env=own_environment(),
+        start_new_session=True,
+    ) as running:
+        try:
+            try:
+                out, err = running.communicate(request, timeout=timeout_s)
+            except subprocess.TimeoutExpired:
+                running.terminate()
+                out, err = running.communicate(timeout=timeout_s)
+        except BaseException:
+            running.kill()
+            raise
+    return subprocess.CompletedProcess(command, running.returncode, out, err)
 
 
 def start_mark(pid: int) -> str | None:

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from typing import Any, Final, TypeVar
 
-from kraftlite.model.errors import ApiError, ErrorCode, Fault
+from kraftlite.model.errors import ApiError, ErrorCode, Fault, StorageFault
 from kraftlite.model.ids import ZERO_UUID, Endpoint, NodeId, uuid_to_str
 from kraftlite.model.messages.methods import (
     ADD_VOTER,
@@ -161,10 +161,17 @@ class RaftDriver:
             self.measures.look(clock.now_us(), core.state_name, core.log_end_offset, core.high_watermark)
             self._arm_timer()
         except Exception as error:  # noqa: BLE001 the top of every path into the core: what it asked for is a part of its step
-            self._stopped = True
-            self._handed_over.set()
-            self._refuse_waiting(f"node {self._config.node_id} has failed")
-            self._ports.fault(error, "raft")
+            self._fail(error)
+
+    def _fail(self, error: Exception) -> None:
+        """A disk that fails is a reason in one line, which names the directory. Anything else is a bug, and keeps its stack."""
+        self._stopped = True
+        self._handed_over.set()
+        self._refuse_waiting(f"node {self._config.node_id} has failed")
+        if isinstance(error, OSError):
+            directory = self._config.metadata_dir
+            error = StorageFault(f"the metadata log in {directory} has failed: {error}", directory)
+        self._ports.fault(error, "raft")
 
     def _refuse_waiting(self, message: str) -> None:
         """Answer the requests that still wait: the core will not."""
@@ -228,6 +235,8 @@ class RaftDriver:
                 self._flush_wanted = False
                 durable = await self.core.metalog.log.flush()
                 self._step(LogFlushed(leo=durable))
+        except OSError as error:
+            self._fail(error)
         finally:
             self._flushing = False
 

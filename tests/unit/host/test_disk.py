@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
 import threading
 from collections.abc import Callable
@@ -8,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from kraftlite.host import disk as host_disk
 from kraftlite.host.disk import HostDisk
 
 
@@ -166,3 +168,29 @@ def test_what_is_no_file_is_refused_at_once(disk: HostDisk, tmp_path: Path, odd:
     (error,) = found
     assert told in str(error)
     assert str(path) in str(error)
+
+
+async def test_an_error_of_an_open_file_names_it(disk: HostDisk, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A node that ends because of it says nothing else of the place."""
+
+    def full(*_: object) -> int:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    path = str(tmp_path / "log")
+    file = disk.open(path, create=True)
+    for name in ("pread", "pwritev", "pwrite", "ftruncate", "dup"):
+        monkeypatch.setitem(os.__dict__, name, full)
+    monkeypatch.setitem(host_disk.__dict__, "_datasync", full)
+    for act in (lambda: file.pread(1, 0), lambda: file.pwritev([b"a"], 0), lambda: file.truncate(0), file.sync):
+        with pytest.raises(OSError, match="No space left") as caught:
+            act()
+        assert (caught.value.errno, caught.value.filename) == (errno.ENOSPC, path)
+    with pytest.raises(OSError, match="No space left") as caught:
+        await file.flush()
+    assert caught.value.filename == path
+    monkeypatch.undo()
+    monkeypatch.setitem(host_disk.__dict__, "_datasync", full)
+    with pytest.raises(OSError, match="No space left") as caught:
+        await file.flush()
+    assert caught.value.filename == path
+    file.close()

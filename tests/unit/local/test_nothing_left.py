@@ -120,17 +120,20 @@ def test_a_directory_that_cannot_be_made_says_why(tmp_path: Path) -> None:
 
 
 _LAUNCH = """
-import errno, os, sys, time
+import errno, os, signal, sys, time
 from kraftlite.local import launch
-real, calls, place = os.fork, [], sys.argv[1]
+real, calls, place, launcher = os.fork, [], sys.argv[1], os.getpid()
 
 def fork():
     calls.append(1)
+    if len(calls) == TOLD and os.getpid() == launcher:
+        os.kill(os.getpid(), signal.SIGTERM)
     if len(calls) == FAILS:
         raise BlockingIOError(errno.EAGAIN, "Resource temporarily unavailable")
     return real()
 
 def run(config, overrides):
+    assert not signal.pthread_sigmask(signal.SIG_BLOCK, ()), "a node could not be stopped"
     open(os.path.join(place, f"pid-{os.getpid()}"), "w").close()
     time.sleep(600)
 
@@ -152,7 +155,7 @@ def _processes_of(place: Path) -> list[int]:
 
 
 def test_the_launcher_starts_no_node_when_the_system_has_no_process_for_another(tmp_path: Path) -> None:
-    code = textwrap.dedent(_LAUNCH).replace("FAILS", "3")  # that of the second node itself
+    code = textwrap.dedent(_LAUNCH).replace("FAILS", "3").replace("TOLD", "0")  # that of the second node itself
     done = subprocess.run(
         [sys.executable, "-c", code, str(tmp_path)], capture_output=True, text=True, timeout=LONG_S, check=False
     )
@@ -161,9 +164,42 @@ def test_the_launcher_starts_no_node_when_the_system_has_no_process_for_another(
     assert _processes_of(tmp_path) == []
 
 
+@pytest.mark.parametrize("fork", [1, 2])
+def test_the_launcher_starts_no_node_for_a_command_that_waits_no_longer(tmp_path: Path, fork: int) -> None:
+    """A node would run whose pid stands nowhere, and hold the lock of its directory against every restart."""
+    code = textwrap.dedent(_LAUNCH).replace("FAILS", "0").replace("TOLD", str(fork))
+    done = subprocess.run(
+        [sys.executable, "-c", code, str(tmp_path)], capture_output=True, text=True, timeout=LONG_S, check=False
+    )
+    assert _processes_of(tmp_path) == []
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr == "the command that started them waits no longer\n"
+
+
+_SLOW = """
+import signal, sys, time
+signal.signal(signal.SIGTERM, lambda *_: (print(sys.stdin.read(), "at last", flush=True), sys.exit(0)))
+print("begins", flush=True)
+time.sleep(600)
+"""
+
+
+def test_a_program_that_takes_too_long_is_told_so_and_its_late_answer_counts(tmp_path: Path) -> None:
+    done = process.answer_of([sys.executable, "-c", _SLOW], "the pids", cwd=str(tmp_path), timeout_s=5)
+    assert (done.returncode, done.stdout) == (0, "begins\nthe pids at last\n")
+
+
+def test_a_program_that_does_not_listen_is_killed(tmp_path: Path) -> None:
+    deaf = "import os, signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); open(str(os.getpid()), 'w'); time.sleep(600)"
+    with pytest.raises(subprocess.TimeoutExpired):
+        process.answer_of([sys.executable, "-c", deaf], "", cwd=str(tmp_path), timeout_s=5)
+    (pid,) = [int(path.name) for path in tmp_path.iterdir() if path.name.isdigit()]
+    assert process.start_mark(pid) is None
+
+
 def test_the_launcher_starts_no_node_for_a_command_that_was_killed(tmp_path: Path) -> None:
     reading, writing = os.pipe()
-    code = textwrap.dedent(_LAUNCH).replace("FAILS", "0")
+    code = textwrap.dedent(_LAUNCH).replace("FAILS", "0").replace("TOLD", "0")
     os.close(reading)
     done = subprocess.run([sys.executable, "-c", code, str(tmp_path)], stdout=writing, timeout=LONG_S, check=False)
     os.close(writing)

@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import random
+import re
 from collections.abc import AsyncIterator, Callable, Coroutine
 from typing import Any
 
 import pytest
 
-from kraftlite.model.errors import ApiError, ErrorCode, Fault
+from kraftlite.model.errors import ApiError, ErrorCode, Fault, StorageFault
 from kraftlite.model.ids import Endpoint, NodeId
 from kraftlite.model.messages.methods import DESCRIBE_QUORUM, VOTE
 from kraftlite.model.messages.raft import DescribeQuorumRequest, OffsetAndEpoch
@@ -250,7 +251,22 @@ async def test_a_fault_in_the_core_stops_the_node_and_refuses_its_callers(quorum
             candidate = next(other.id for other in quorum.nodes if other is not node)
             await caller.call(endpoint, VOTE, vote(99, to=node.id, candidate=candidate), 1_000)
         assert refused.value.code is ErrorCode.BROKER_NOT_AVAILABLE
-    assert [where for _, where in node.faults] == ["raft"] and isinstance(node.faults[0][0], OSError)
+    ((fault, where),) = node.faults
+    assert where == "raft"
+    assert isinstance(fault, StorageFault), "a disk that fails is no bug: no stack"
+    assert re.fullmatch(r"the metadata log in (\S+) has failed: .*'\1/quorum-state'", str(fault)), fault
+
+
+async def test_a_flush_that_fails_ends_the_node_and_names_the_log(quorum: Quorum) -> None:
+    leader = quorum.leader()
+    assert leader is not None
+    leader.disk.inject("flush", times=None)
+    appending = asyncio.ensure_future(append(quorum, "a"))
+    await quorum.until(lambda: bool(leader.faults))
+    appending.cancel()
+    ((fault, where),) = leader.faults
+    assert where == "raft" and isinstance(fault, StorageFault)
+    assert re.match(r"the metadata log in (\S+) has failed: .*'\1/0+\.log'", str(fault)), fault
 
 
 async def test_replay_is_delivered_in_slices() -> None:
