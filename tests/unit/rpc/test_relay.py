@@ -163,11 +163,11 @@ async def test_without_a_server_the_peer_is_cut() -> None:
     relay.close()
 
 
-async def test_a_peer_that_goes_before_it_is_dialled_leaves_nothing_behind() -> None:
+async def test_a_peer_that_goes_before_it_is_dialled_leaves_nothing_behind(monkeypatch: pytest.MonkeyPatch) -> None:
     async with carried() as (_client, endpoint, _node, _server, relay):
         principal = Principal("User", "CN=two")
         transport, _ = await asyncio.get_running_loop().create_connection(asyncio.Protocol, endpoint.host, endpoint.port)
-        transport.get_extra_info = lambda name, default=None: principal if name == "principal" else default  # type: ignore[method-assign]
+        monkeypatch.setattr(transport, "get_extra_info", lambda name, default=None: principal if name == "principal" else default)
         relay.carry(transport, b"")
         (peer,) = relay._carried
         peer.connection_lost(None)

@@ -19,7 +19,6 @@ from kraftlite.model.ids import Endpoint, NodeId
 from kraftlite.model.messages.introspection import NodeStatusRequest, NodeStatusResponse
 from kraftlite.model.messages.methods import NODE_STATUS
 from kraftlite.model.principal import Principal
-from kraftlite.rpc import dialler as dialling
 from kraftlite.rpc.codec import path as path_of
 from kraftlite.rpc.dialler import TlsDialler
 from kraftlite.rpc.relay import Relay
@@ -184,7 +183,7 @@ async def test_se_06_a_node_without_sockets_fails_the_call_alone(tmp_path: Path,
             raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
 
         with monkeypatch.context() as patched:
-            patched.setattr(dialling.socket, "socket", none_left)
+            patched.setattr("kraftlite.rpc.dialler.socket.socket", none_left)
             with pytest.raises(TransportError, match="Too many open files"):
                 await two.call(there.endpoint, NODE_STATUS, NodeStatusRequest(), 5_000)
         assert (await two.call(there.endpoint, NODE_STATUS, NodeStatusRequest(), 10_000)).cluster_id == "User:CN=two"
