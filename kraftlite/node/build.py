@@ -24,8 +24,9 @@ from kraftlite.node.controller_clients import ControllerClients
 from kraftlite.node.controller_configs import ControllerConfigs
 from kraftlite.node.injection import load_injector
 from kraftlite.node.listeners import NodeListeners
+from kraftlite.node.locking import Locks, verify_and_lock
 from kraftlite.node.policies import load_policies
-from kraftlite.node.storage import Layout, Locks, lock_directories, verify
+from kraftlite.node.storage import Layout
 from kraftlite.raft.driver import RaftDriver
 from kraftlite.runtime.ports import AnyHandler, Ports
 from kraftlite.runtime.trace.node import NodeStarted, NodeStarting, NodeStopped, NodeStopping
@@ -42,8 +43,7 @@ def build_node(config: ServerConfig, ports: Ports, *, serve_clients: bool = True
     `node.broker.context` is the way to a broker's data.
     Raises StorageError when the directories are not this node's (BL-14) or are in use (BL-15), ValueError for a bad value.
     """
-    layout = verify(ports.disk, config)
-    locks = lock_directories(ports.disk, tuple(layout.directory_ids))
+    layout, locks = verify_and_lock(ports.disk, config)
     try:
         return Node(config, ports, layout, locks, serve_clients=serve_clients)
     except BaseException:

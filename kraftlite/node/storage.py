@@ -1,9 +1,9 @@
-"""The storage of a node: formatting, describing, verifying and locking its directories.
+"""The storage of a node: formatting, describing and verifying its directories.
 
 What formatting writes: `meta.properties` in every directory; on a controller, before it, the bootstrap snapshot
 `__cluster_metadata-0/00000000000000000000-0000000000.checkpoint`, whose first record is the `metadata.version`. Where the voters
 are in the log, that snapshot has the voters instead, and the records are in `bootstrap.checkpoint`.
-Source: KIP-631, KIP-853, KIP-858; BL-14, BL-15, TO-01 to TO-06, DQ-22, DQ-23.
+Source: KIP-631, KIP-853, KIP-858; BL-14, TO-01 to TO-06, DQ-22, DQ-23.
 """
 
 from __future__ import annotations
@@ -56,9 +56,8 @@ from kraftlite.raft.snapshots import (
     snapshot_name,
     write_snapshot_file,
 )
-from kraftlite.runtime.ports import DirLock, Disk
+from kraftlite.runtime.ports import Disk
 
-LOCK_FILE: Final = ".lock"
 LEGACY_BOOTSTRAP: Final = "bootstrap.checkpoint"
 
 
@@ -362,8 +361,7 @@ def verify(disk: Disk, config: ServerConfig) -> Layout:
         seen[properties.directory_id] = directory
         ids[directory] = properties.directory_id
     assert cluster_id is not None, "a node has at least one directory"
-    if config.log_dirs and all(directory in problems for directory in config.log_dirs):
-        raise StorageError(f"no log directory can be used: {'; '.join(problems.values())}")
+    check_some_usable(config, problems)
     _check_metadata_home(disk, config, problems)
     home = metadata_partition_dir(config.metadata_log_dir)
     if config.is_controller and disk.stat(home) is None:
@@ -410,6 +408,12 @@ def _unusable(disk: Disk, directory: str) -> str | None:
     return None
 
 
+def check_some_usable(config: ServerConfig, problems: Mapping[str, str]) -> None:
+    """Raises StorageError when there is no log directory without a problem."""
+    if config.log_dirs and all(directory in problems for directory in config.log_dirs):
+        raise StorageError(f"no log directory can be used: {'; '.join(problems.values())}")
+
+
 def _check_metadata_home(disk: Disk, config: ServerConfig, problems: Mapping[str, str]) -> None:
     for directory in config.log_dirs:
         path = metadata_partition_dir(directory)
@@ -454,28 +458,3 @@ def _snapshot_records(disk: Disk, path: str) -> tuple[MetadataRecord, ...]:
         if not header.is_control:
             records.extend(serde.decode(record.value) for record in iter_records(batch) if record.value is not None)
     return tuple(records)
-
-
-@dataclass(slots=True)
-class Locks:
-    """The locks of a node's directories, held while it runs (BL-15)."""
-
-    held: list[DirLock] = field(default_factory=list)
-
-    def release(self) -> None:
-        held, self.held = self.held, []
-        for lock in held:
-            lock.release()
-
-
-def lock_directories(disk: Disk, directories: Sequence[str]) -> Locks:
-    """Take the lock file of every directory, or of none. Raises StorageError naming the one that another process holds."""
-    locks = Locks()
-    for directory in directories:
-        path = f"{directory}/{LOCK_FILE}"
-        lock = disk.lock(path)
-        if lock is None:
-            locks.release()
-            raise StorageError(f"{path} is locked: another process is using this directory")
-        locks.held.append(lock)
-    return locks

@@ -5,6 +5,7 @@ Source: KIP-226, KIP-651; SE-01, SE-05, SE-06.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Collection, Mapping
 from typing import Final
 
@@ -39,6 +40,10 @@ class NodeTls:
             self._sources[name] = TlsSource.of(settings, alpn=alpn_of(protocol), authenticates=not protocol.startswith("SASL"))
         self._refused: dict[str, object] = {}
         """By listener: the state of files that could not be used, so that it is told once."""
+        self._wanted: dict[str, TlsSettings] = {}
+        """By listener: the settings that are to be in force once their stores have been read."""
+        self._reloading = asyncio.Lock()
+        """One reading after the other, in their order: what was asked for last stays."""
         self._watching: TaskHandle | None = None
 
     def source(self, listener: str) -> TlsSource | None:
@@ -49,6 +54,7 @@ class NodeTls:
         """From now on the certificates of a listener that was opened while the node runs, watched like the others (CB-06)."""
         self._protocols[listener.name] = listener.security_protocol
         self._sources[listener.name] = source
+        self._wanted.pop(listener.name, None)
         if self._watching is None:
             self._watching = self._ports.tasks.spawn(self._watch(), name="tls-stores")
         self._told(listener.name)
@@ -57,6 +63,7 @@ class NodeTls:
         """The listener is closed."""
         self._sources.pop(name, None)
         self._refused.pop(name, None)
+        self._wanted.pop(name, None)
 
     def for_service(self, service: str) -> TlsSource | None:
         """The certificates with which the peers of a service are dialled."""
@@ -85,15 +92,19 @@ class NodeTls:
                     await self._reload(name, source, None)
 
     async def _reload(self, name: str, source: TlsSource, settings: TlsSettings | None) -> None:
-        try:
-            loaded = await self._ports.tasks.run_blocking(lambda: source.reload(settings))
-        except TlsError as error:
-            if self._refused.get(name) != str(error):
-                self._refused[name] = str(error)
-                self._ports.tracer.emit(TlsStoresRefused(listener=name, reason=str(error)))
-            return
-        self._refused.pop(name, None)
-        source.replace(loaded)
+        async with self._reloading:
+            try:
+                loaded = await self._ports.tasks.run_blocking(lambda: source.reload(settings))
+            except TlsError as error:
+                if self._refused.get(name) != str(error):
+                    self._refused[name] = str(error)
+                    self._ports.tracer.emit(TlsStoresRefused(listener=name, reason=str(error)))
+                return
+            finally:
+                if settings is not None and self._wanted.get(name) is settings:
+                    del self._wanted[name]
+            self._refused.pop(name, None)
+            source.replace(loaded)
         if self._sources.get(name) is source:
             self._told(name)
 
@@ -113,7 +124,8 @@ class NodeTls:
             settings = self._settings(name, values, problems)
             if problems:
                 self._ports.tracer.emit(TlsStoresRefused(listener=name, reason="; ".join(problems)))
-            elif settings != source.settings or source.is_stale():
+            elif settings != self._wanted.get(name, source.settings) or source.is_stale():
+                self._wanted[name] = settings
                 self._ports.tasks.spawn(self._reload(name, source, settings), name=f"tls-{name}")
 
     def problems(self, values: Mapping[str, str], changed: frozenset[str], leaving: Collection[str] = ()) -> list[str]:

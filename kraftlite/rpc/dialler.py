@@ -4,6 +4,7 @@ out through TLS (ADR 17). So a peer is checked by the settings and certificates 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import socket
 import struct
@@ -13,7 +14,7 @@ from typing import Final
 
 from kraftlite.model.ids import Endpoint
 from kraftlite.rpc.relay import Half, Relay
-from kraftlite.runtime.ports import Tracer
+from kraftlite.runtime.ports import Tracer, TransportError
 from kraftlite.runtime.trace.tls import TlsPeerRefused
 from kraftlite.tls.dialling import PeerRefused, dial
 from kraftlite.tls.source import TlsSource
@@ -36,10 +37,21 @@ class TlsDialler(Relay):
         """The reason for which the last attempt failed, for the errors of calls; None: it did not."""
 
     async def open(self) -> None:
-        if self._server is None:
-            sock = socket.socket(socket.AF_UNIX)
-            sock.bind(self.path)
-            self._server = await asyncio.get_running_loop().create_unix_server(lambda: _Local(self), sock=sock, backlog=_BACKLOG)
+        """Raises TransportError when this node has no socket left for it: a later call tries again."""
+        if self._server is not None:
+            return
+        try:
+            with contextlib.ExitStack() as made:
+                sock = made.enter_context(socket.socket(socket.AF_UNIX))
+                sock.bind(self.path)
+                loop = asyncio.get_running_loop()
+                # Up to here nothing waits: of calls that come together the first one opens the door.
+                server = await loop.create_unix_server(lambda: _Local(self), sock=sock, backlog=_BACKLOG, start_serving=False)
+                self._server = server
+                made.pop_all()
+        except OSError as error:
+            raise TransportError(f"cannot dial {self._endpoint}: {error.strerror or error}") from None
+        await server.start_serving()
 
     def accepted(self, local: _Local) -> None:
         """gRPC has dialled: do the same, through TLS."""

@@ -15,6 +15,10 @@ Options = tuple[tuple[str, int | str], ...]
 ERROR_KEY: Final = "kraftlite-error"
 """Trailing metadata of a refused unary call: Kafka's error code."""
 
+MAX_WORDS: Final = 2_000
+"""Characters of what is said beside that code, and a quarter of it where not all are ASCII: gRPC takes 8 KiB of headers for sure,
+and writes up to three bytes for a character of ASCII and twelve for another."""
+
 KEEPALIVE_MS: Final = 5_000
 KEEPALIVE_TIMEOUT_MS: Final = 5_000
 """A host that vanished without a reset is noticed after both together. A paused one is, long before, by the caller's timeout."""

@@ -85,6 +85,8 @@ class Relay:
         return self._callers.get(peer)
 
     async def _dial(self, peer: Half, server: Half, first: bytes, principal: Principal | None) -> None:
+        if peer.lost:
+            return  # nobody would strike it from the callers again
         sock = socket.socket(socket.AF_UNIX)
         sock.setblocking(False)
         try:

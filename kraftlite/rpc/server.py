@@ -21,10 +21,11 @@ from kraftlite.model.limits import (
 )
 from kraftlite.model.messages.bounds import OutOfRange
 from kraftlite.model.method import AnyMethod, Method, Req, Res
+from kraftlite.model.shown import shown
 from kraftlite.rpc import codec
 from kraftlite.rpc.addresses import resolve, why_not
 from kraftlite.rpc.coding import Coding
-from kraftlite.rpc.options import ERROR_KEY, SERVER_OPTIONS
+from kraftlite.rpc.options import ERROR_KEY, MAX_WORDS, SERVER_OPTIONS
 from kraftlite.rpc.pbmap import MalformedMessage
 from kraftlite.rpc.relay import Relay
 from kraftlite.runtime.caller import CALLER
@@ -118,7 +119,9 @@ class RpcServer:
             yield
         except ApiError as error:
             trailing = ((ERROR_KEY, str(error.code.value)),)
-            await context.abort(grpc.StatusCode.FAILED_PRECONDITION, error.message or "", trailing_metadata=trailing)
+            text = error.message or ""
+            words = shown(text, MAX_WORDS if text.isascii() else MAX_WORDS // 4)
+            await context.abort(grpc.StatusCode.FAILED_PRECONDITION, words, trailing_metadata=trailing)
         except MalformedMessage as error:
             await context.abort(grpc.StatusCode.INVALID_ARGUMENT, str(error))
         except aio.AbortError:

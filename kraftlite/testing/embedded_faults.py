@@ -52,14 +52,23 @@ class EmbeddedFaults:
         self._active: dict[int, _Fault] = {}
 
     def begin(self, requests: Sequence[Request], for_ms: int | None) -> list[int]:
-        """Begin all of them, or none. Raises ClusterError for a node that does not run, where its process is hit."""
+        """Begin all of them, or none. Raises ClusterError for a node that does not run, where its process is hit, and ValueError
+        for one that takes no more faults."""
         for request in requests:
             hosted = request.fault.family in ("api", "clock")
             if hosted and self._nodes.hosts[request.node].node is None:
                 raise ClusterError(f"node {request.node} is not running")
-        return [self._start(request, for_ms) for request in requests]
+        begun: list[int] = []
+        try:
+            for request in requests:
+                begun.append(self._next + 1)
+                self._start(request, for_ms)
+        except BaseException:
+            self.end(begun)
+            raise
+        return begun
 
-    def _start(self, request: Request, for_ms: int | None) -> int:
+    def _start(self, request: Request, for_ms: int | None) -> None:
         self._next += 1
         number, lasts_ms = self._next, MAX_FOR_MS if for_ms is None else for_ms
         fault = replace(request.fault, id=f"embedded-{number}", for_ms=lasts_ms)
@@ -69,7 +78,6 @@ class EmbeddedFaults:
             found.timer = self._nodes.loop.at_us(
                 self._nodes.loop.now_us() + 1000 * for_ms, lambda: self.end([number]), self._nodes.outside
             )
-        return number
 
     def end(self, numbers: Sequence[int]) -> None:
         """Those that have ended are left alone."""

@@ -21,7 +21,7 @@ from kraftlite.metadata.features import (
 )
 from kraftlite.metadata.records import FeatureLevelRecord, UserScramCredentialRecord
 from kraftlite.model.ids import random_uuid, uuid_from_str, uuid_to_str
-from kraftlite.node import storage
+from kraftlite.node import locking, storage
 from kraftlite.node.forming import Formation
 from kraftlite.node.meta_properties import read_meta_properties
 from kraftlite.node.storage import StorageError
@@ -352,11 +352,11 @@ def test_bl_15_a_directory_in_use_is_refused_and_nothing_stays_locked(tmp_path: 
     disk = MemDisk()
     for path in ("/a", "/b"):
         disk.makedirs(path)
-    held = storage.lock_directories(disk, ["/b"])
+    held = locking.lock_directories(disk, ["/b"])
     with pytest.raises(StorageError, match=r"/b/\.lock is locked"):
-        storage.lock_directories(disk, ["/a", "/b"])
+        locking.lock_directories(disk, ["/a", "/b"])
     held.release()
-    storage.lock_directories(disk, ["/a", "/b"]).release()
+    locking.lock_directories(disk, ["/a", "/b"]).release()
 
 
 @pytest.mark.parametrize("before", [(), ("/d1", "/m")], ids=["no directories", "directories"])
@@ -439,7 +439,35 @@ def test_jb_02_a_node_starts_without_a_directory_that_cannot_be_used(tmp_path: P
         disk.inject("listdir", path="/d2", code=errno.EIO, times=None)
     layout = storage.verify(disk, server)
     assert sorted(layout.directory_ids) == ["/d1", "/m"] and "/d2" in layout.problems["/d2"]
-    storage.lock_directories(disk, tuple(layout.directory_ids)).release()
+    locking.lock_directories(disk, tuple(layout.directory_ids)).release()
+
+
+def test_jb_02_a_node_starts_without_a_directory_that_has_become_read_only(tmp_path: Path) -> None:
+    disk, server = MemDisk(), config(tmp_path)
+    formatted(disk, server)
+    disk.inject("lock", path="/d2", code=errno.EROFS, times=None)
+    layout, locks = locking.verify_and_lock(disk, server)
+    assert sorted(layout.directory_ids) == ["/d1", "/m"] and "Read-only file system" in layout.problems["/d2"]
+    assert len(locks.held) == 2
+    locks.release()
+
+
+@pytest.mark.parametrize(
+    ("failing", "code"),
+    [(("/m",), errno.EROFS), (("/d1", "/d2"), errno.EIO), (("/d2",), errno.EACCES)],
+    ids=["the metadata directory", "all log directories", "somebody else's"],
+)
+def test_jb_02_a_node_that_cannot_lock_what_it_needs_says_so_and_leaves_nothing_locked(
+    tmp_path: Path, failing: tuple[str, ...], code: int
+) -> None:
+    disk, server = MemDisk(), config(tmp_path)
+    formatted(disk, server)
+    for path in failing:
+        disk.inject("lock", path=path, code=code)
+    with pytest.raises(StorageError, match=rf"{failing[-1]}/\.lock cannot be locked"):
+        locking.verify_and_lock(disk, server)
+    _layout, locks = locking.verify_and_lock(disk, server)
+    assert len(locks.held) == 3
 
 
 @pytest.mark.parametrize("gone", [("/m",), ("/d1", "/d2")], ids=["the metadata directory", "all log directories"])

@@ -12,6 +12,7 @@ import pytest
 
 from kraftlite.model.ids import Endpoint
 from kraftlite.model.messages.methods import RAFT_FETCH, VOTE
+from kraftlite.model.principal import Principal
 from kraftlite.rpc import relay as relaying
 from kraftlite.rpc.relay import Relay
 from kraftlite.rpc.transport import GrpcTransport
@@ -160,3 +161,16 @@ async def test_without_a_server_the_peer_is_cut() -> None:
     writer.close()
     door.close()
     relay.close()
+
+
+async def test_a_peer_that_goes_before_it_is_dialled_leaves_nothing_behind(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with carried() as (_client, endpoint, _node, _server, relay):
+        principal = Principal("User", "CN=two")
+        transport, _ = await asyncio.get_running_loop().create_connection(asyncio.Protocol, endpoint.host, endpoint.port)
+        monkeypatch.setattr(transport, "get_extra_info", lambda name, default=None: principal if name == "principal" else default)
+        relay.carry(transport, b"")
+        (peer,) = relay._carried
+        peer.connection_lost(None)
+        await asyncio.sleep(0.05)
+        assert not relay._callers and not relay.carried
+        transport.abort()

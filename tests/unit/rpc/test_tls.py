@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
+import os
 import socket
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
@@ -157,6 +159,34 @@ async def test_se_06_a_node_in_plain_text_and_one_that_is_not_there_fail_at_once
         with pytest.raises(TransportError, match="refused"):
             await two.call(Endpoint("127.0.0.1", port), NODE_STATUS, NodeStatusRequest(), 5_000)
         assert not [event for event in tracer.events if isinstance(event, TlsPeerRefused)], "nobody refused anything"
+
+
+async def test_se_06_the_first_calls_to_a_peer_may_come_together(tmp_path: Path) -> None:
+    """As those of several fetchers of one leader do; and one that is given up in the middle costs no other."""
+    async with door(source(tmp_path, "one")) as there, node(source(tmp_path, "two")) as (two, _):
+
+        async def ask() -> str:
+            return (await two.call(there.endpoint, NODE_STATUS, NodeStatusRequest(), 10_000)).cluster_id
+
+        calls = [asyncio.ensure_future(ask()) for _ in range(3)]
+        await asyncio.sleep(0)
+        calls[0].cancel()
+        assert await asyncio.gather(*calls[1:]) == ["User:CN=two"] * 2
+        assert await ask() == "User:CN=two"
+
+
+async def test_se_06_a_node_without_sockets_fails_the_call_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever calls knows TransportError alone: anything else would stop the node."""
+    async with door(source(tmp_path, "one")) as there, node(source(tmp_path, "two")) as (two, _):
+
+        def none_left(*_: object) -> socket.socket:
+            raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+
+        with monkeypatch.context() as patched:
+            patched.setattr("kraftlite.rpc.dialler.socket.socket", none_left)
+            with pytest.raises(TransportError, match="Too many open files"):
+                await two.call(there.endpoint, NODE_STATUS, NodeStatusRequest(), 5_000)
+        assert (await two.call(there.endpoint, NODE_STATUS, NodeStatusRequest(), 10_000)).cluster_id == "User:CN=two"
 
 
 async def test_se_06_the_way_behind_the_listener_is_for_carried_connections_alone(tmp_path: Path) -> None:

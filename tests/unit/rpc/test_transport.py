@@ -204,6 +204,19 @@ async def test_a_refusal_arrives_as_the_same_api_error() -> None:
         assert faults == []
 
 
+@pytest.mark.parametrize("message", ["x" * 30_000, "%" * 30_000, "é" * 30_000, "\U0001f980" * 30_000])
+async def test_a_refusal_with_a_long_message_is_still_a_refusal(message: str) -> None:
+    async def refuse(_: r.VoteRequest) -> r.VoteResponse:
+        raise ApiError(ErrorCode.INVALID_CONFIG, message)
+
+    server, client = GrpcTransport(), GrpcTransport()
+    endpoint = await server.serve(ANY, {VOTE: refuse})
+    with pytest.raises(ApiError) as caught:
+        await client.call(endpoint, VOTE, vote_request(), 5_000)
+    assert caught.value.code is ErrorCode.INVALID_CONFIG and message[:400] in str(caught.value)
+    await asyncio.gather(client.close(), server.close())
+
+
 async def test_a_broken_handler_costs_its_request_and_is_told_with_its_stack() -> None:
     async with pair() as (client, endpoint, node, _, faults):
         for method, request in ((VOTE, vote_request(2_000)), (RAFT_FETCH, fetch_request(2_000))):

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
+from kraftlite.model.faults import Injection, UnknownFault
+from kraftlite.testing.embedded_faults import EmbeddedFaults
 from kraftlite.testing.errors import ClusterError
 from kraftlite.testing.faults import CLIENTS, FaultCalls, Injected, Request
 from kraftlite.testing.transactions import WantedTransaction
@@ -82,3 +86,28 @@ def test_a_wait_for_none_of_the_states_is_an_error() -> None:
             with pytest.raises(ValueError, match="nothing to wait for"):
                 WantedTransaction(transactional_id="t", state=states, coordinator=coordinator)
     assert WantedTransaction(transactional_id="t", coordinator=4).states == ()
+
+
+class _Injector:
+    def __init__(self, most: int) -> None:
+        self.most = most
+        self.faults: list[str] = []
+
+    def inject(self, fault: Injection) -> None:
+        if len(self.faults) == self.most:
+            raise UnknownFault("it has the most already")
+        self.faults.append(fault.id)
+
+    def end(self, ids: Sequence[str]) -> None:
+        self.faults = [it for it in self.faults if it not in ids]
+
+
+def test_a_call_of_which_one_node_takes_no_fault_leaves_none_anywhere() -> None:
+    injectors = {4: _Injector(most=64), 5: _Injector(most=0)}
+    hosts = {node_id: SimpleNamespace(node=SimpleNamespace(injector=it)) for node_id, it in injectors.items()}
+    faults = EmbeddedFaults(cast(Any, SimpleNamespace(hosts=hosts)))
+    fault = Injection(id="new", kind="api-error", for_ms=1, api="Produce", error=6)
+    with pytest.raises(UnknownFault):
+        faults.begin([Request(4, fault), Request(5, fault)], None)
+    assert not injectors[4].faults and not faults._active
+    assert faults.begin([Request(4, fault)], None) and len(injectors[4].faults) == 1
