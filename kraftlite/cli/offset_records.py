@@ -56,7 +56,8 @@ def formatted_group(key: bytes | None, value: bytes | None) -> bytes:
 
 
 def _formatted(key: bytes, data: dict[str, Any], value: bytes | None, read: Callable[[bytes], dict[str, Any]]) -> bytes:
-    shown = None if value is None else {"version": INT16.unpack_from(value)[0], "data": read(value)}
+    content = None if value is None else read(value)  # before its version is looked at: it may be shorter than that
+    shown = None if value is None else {"version": INT16.unpack_from(value)[0], "data": content}
     return _compact({"key": {"type": INT16.unpack_from(key)[0], "data": data}, "value": shown}).encode()
 
 

@@ -38,9 +38,8 @@ def formatter(name: str | None, values: Mapping[str, str]) -> Show:
         raise UsageError(f"--formatter {name} is not supported; allowed is one of {', '.join(ALLOWED)}")
     if name == NOTHING:
         return lambda _message: b""
-    if name in OF_COORDINATORS:
-        return _of_coordinator(OF_COORDINATORS[name])
-    return _Default(values)
+    show = OF_COORDINATORS.get(name or DEFAULT)
+    return _Default(values) if show is None else _of_coordinator(show)
 
 
 def _of_coordinator(show: Callable[[bytes | None, bytes | None], bytes]) -> Show:

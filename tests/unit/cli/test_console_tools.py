@@ -85,10 +85,53 @@ def test_a_formatter_that_prints_no_part_prints_no_line() -> None:
 
 
 def test_formatters_and_deserializers_that_are_not_there() -> None:
-    with pytest.raises(UsageError, match=r"--formatter org\.acme\.Mine is not supported; allowed is one of org\.apache\.kafka\.tools"):
+    with pytest.raises(UsageError, match=r"--formatter org\.acme\.Mine is not supported; allowed is one of org\.apache"):
         formatter("org.acme.Mine", {})
     with pytest.raises(UsageError, match=r"key\.deserializer=org\.acme\.Mine is not supported; allowed is one of StringDes"):
         formatter(None, {"key.deserializer": "org.acme.Mine"})
+
+
+def _text(text: str) -> bytes:
+    return struct.pack(">h", len(text)) + text.encode()
+
+
+OFFSET_KEY = b"\0\1" + _text("g") + _text("t") + struct.pack(">i", 4)
+
+
+@pytest.mark.parametrize(
+    ("version", "value", "shown"),
+    [
+        (
+            3,
+            struct.pack(">qi", 9, -1) + _text("m") + struct.pack(">q", 77),
+            '"offset":9,"leaderEpoch":-1,"metadata":"m","commitT',
+        ),
+        (1, struct.pack(">q", 9) + _text("m") + struct.pack(">qq", 77, 88), '"commitTimestamp":77,"expireTimestamp":88}}}'),
+    ],
+)
+def test_the_formatter_of_offsets(version: int, value: bytes, shown: str) -> None:
+    show = formatter("org.apache.kafka.tools.consumer.OffsetsMessageFormatter", {})
+    said = show(Message(OFFSET_KEY, struct.pack(">h", version) + value)).decode()
+    key = '{"key":{"type":1,"data":{"group":"g","topic":"t","partition":4}},"value":'
+    assert said.startswith(f'{key}{{"version":{version},"data":{{"offset":9,') and shown in said
+    assert show(Message(OFFSET_KEY, None)).decode() == key + "null}"
+    assert show(Message(b"\0\2" + _text("g"), None)) == b"", "a group"
+    for broken in (b"", b"\0", b"\0\3", b"\0\x63"):
+        with pytest.raises(ToolError, match="Could not read record at offset 7 due to: "):
+            show(Message(OFFSET_KEY, broken))
+
+
+def test_the_formatter_of_groups() -> None:
+    """What members said to each other is bytes, in base64, as Kafka's shows it."""
+    member = _text("m1") + b"\xff\xff" + _text("c") + _text("/h") + struct.pack(">iii", 5, 6, 3) + b"\0\1\xff" + bytes(4)
+    value = b"\0\3" + _text("consumer") + struct.pack(">i", 3) + _text("range") + _text("m1") + struct.pack(">qi", 123, 1)
+    show = formatter("org.apache.kafka.tools.consumer.GroupMetadataMessageFormatter", {})
+    assert show(Message(b"\0\2" + _text("g"), value + member)).decode() == (
+        '{"key":{"type":2,"data":{"group":"g"}},"value":{"version":3,"data":{"protocolType":"consumer","generation":3,'
+        '"protocol":"range","leader":"m1","currentStateTimestamp":123,"members":[{"memberId":"m1","groupInstanceId":null,'
+        '"clientId":"c","clientHost":"/h","rebalanceTimeout":5,"sessionTimeout":6,"subscription":"AAH/","assignment":""}]}}}'
+    )
+    assert show(Message(OFFSET_KEY, None)) == b"", "an offset"
 
 
 @pytest.mark.parametrize(
