@@ -67,7 +67,7 @@ class Connection:
         self.bootstrap = bootstrap
         self._next_s = 0.0
         self.refused: str | None = None
-        """Why a broker refused the login; None: none has. Java's clients give up then, and librdkafka does not."""
+        """The reason of a broker that refused the login; None: none has. Java's clients give up then, and librdkafka does not."""
 
     def __call__(self, error: Any) -> None:
         if error.name() == "_AUTHENTICATION":

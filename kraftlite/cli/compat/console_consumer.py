@@ -194,7 +194,7 @@ class _Shown:
 
 
 def _ended(error: Any) -> str | None:
-    """What is said of an error at which the consumer ends; None: it goes on."""
+    """Tell an error at which the consumer ends; None: it goes on."""
     if error.fatal() or error.name() == "_AUTO_OFFSET_RESET":
         return str(error.str())
     code = int(error.code())

@@ -30,7 +30,7 @@ _NUMBERS: Final[Mapping[str, tuple[str | None, int, int, int]]] = {
 """Options: librdkafka's name, the bits that Java's has, the least value that Kafka takes, and the highest that librdkafka
 does, which stands for those above. What comes later counts more."""
 _AT_LEAST_ONE: Final = ("batch.size", "retry.backoff.ms", "metadata.max.age.ms", "request.timeout.ms")
-"""Where librdkafka has no 0."""
+"""Properties of which librdkafka has no 0."""
 _MAX_BLOCK_MS: Final = 60_000
 _LONGEST_WAIT_MS: Final = MAX_INT32
 _LINE_READER = "org.apache.kafka.tools.LineMessageReader"
@@ -62,7 +62,8 @@ def _parser() -> Parser:
     return parser
 
 
-def run(arguments: Sequence[str]) -> int:
+def read(arguments: Sequence[str]) -> tuple[argparse.Namespace, Reader, dict[str, object]]:
+    """The options, what reads the lines, and librdkafka's properties of the producer. UsageError, or SystemExit for --help."""
     options = _parser().read(arguments)
     if not options.topic:
         raise UsageError('Missing required argument "[topic]"')
@@ -70,12 +71,14 @@ def run(arguments: Sequence[str]) -> int:
         raise UsageError(f"--line-reader {options.line_reader} is not supported; allowed is {_LINE_READER}")
     for older, newer in (("producer-property", "command-property"), ("property", "reader-property")):
         only_one_of(options, older, newer)
-    brokers = addresses(options)
-    reader = Reader(_reader_properties(options))
-    config = _config(options)
+    return options, Reader(_reader_properties(options)), _config(options)
+
+
+def run(arguments: Sequence[str]) -> int:
+    options, reader, config = read(arguments)
     block_ms = _MAX_BLOCK_MS if options.max_block_ms is None else options.max_block_ms
-    sending = Sending(clients.producer(brokers, config), options.topic, block_ms, sync=options.sync)
-    return 0 if sending.all_of(reader) == 0 else 1
+    sending = Sending(clients.producer(addresses(options), config), options.topic, block_ms, sync=options.sync)
+    return 0 if sending.all_of(reader, sys.stdin.buffer) == 0 else 1
 
 
 def _reader_properties(options: argparse.Namespace) -> dict[str, str]:
@@ -186,7 +189,7 @@ def _distinct(values: Mapping[str, str], null: str | None) -> None:
 
 
 def _split(text: bytes, separator: bytes) -> list[bytes]:
-    """As Java splits: without the empty parts at the end."""
+    """Split as Java does: without the empty parts at the end."""
     parts = text.split(separator)
     if len(parts) > 1:
         while parts and not parts[-1]:
@@ -219,15 +222,15 @@ class Sending:
         self._known = False
         self._failed = 0
 
-    def all_of(self, reader: Reader) -> int:
-        """Produce the records of standard input, and return how many were refused. With `sync` the first one that is ends it."""
+    def all_of(self, reader: Reader, source: Any) -> int:
+        """Produce the records of a file, and return how many were refused. With `sync` the first one that is ends it."""
 
         def prompt() -> None:
             if sys.stdin.isatty():
                 click.echo(">", nl=False)
 
         try:
-            for number, line in enumerate(_lines(sys.stdin.buffer, prompt), start=1):
+            for number, line in enumerate(_lines(source, prompt), start=1):
                 self._send(*reader.record(line, number))
                 if self._sync:
                     self._producer.flush()

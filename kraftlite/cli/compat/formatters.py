@@ -1,4 +1,4 @@
-"""How kafka-console-consumer prints a record. Source: TO-31; Kafka's DefaultMessageFormatter and its deserializers."""
+"""Formatters, by which kafka-console-consumer prints records. Source: TO-31; Kafka's DefaultMessageFormatter and its deserializers."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ OF_COORDINATORS: Final[Mapping[str, Callable[[bytes | None, bytes | None], bytes
 ALLOWED: Final = (DEFAULT, "kafka.tools.DefaultMessageFormatter", NOTHING, *OF_COORDINATORS)
 
 Show = Callable[[Any], bytes]
-"""Of a message of librdkafka: what is printed. ToolError when it cannot be read."""
+"""Gives what is printed of a message of librdkafka. ToolError when it cannot be read."""
 
 
 class Unreadable(ToolError):
@@ -53,7 +53,7 @@ def _of_coordinator(show: Callable[[bytes | None, bytes | None], bytes]) -> Show
 
 
 class _Default:
-    """Which parts of a record are printed, and what stands between them."""
+    """Prints the parts of a record that are asked for, and what stands between them."""
 
     def __init__(self, values: Mapping[str, str]) -> None:
         def flag(name: str, default: str = "false") -> bool:
@@ -152,7 +152,7 @@ def _java_float(value: float) -> str:
 
 
 def _java_double(value: float) -> str:
-    """As Java's Double.toString writes it: 1.0, 1.0E10, NaN."""
+    """Write it as Java's Double.toString does: 1.0, 1.0E10, NaN."""
     if value != value:
         return "NaN"
     if value in (float("inf"), float("-inf")):

@@ -203,7 +203,7 @@ def exactly_one(options: argparse.Namespace, names: Sequence[str], message: str)
 
 
 def only_one_of(options: argparse.Namespace, older: str, newer: str) -> None:
-    """Of an option and what it was called before only one may be given (KIP-1147). UsageError: both are."""
+    """Check that of an option and what it was called before only one is given (KIP-1147). UsageError: both are."""
     if getattr(options, older.replace("-", "_")) and getattr(options, newer.replace("-", "_")):
         raise UsageError(f"Options --{older} and --{newer} cannot be specified together.")
 

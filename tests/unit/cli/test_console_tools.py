@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from kraftlite.cli.compat import clients, console_consumer, console_producer
+from kraftlite.cli.compat import console_consumer, console_producer
 from kraftlite.cli.compat.formatters import Unreadable, formatter
 from kraftlite.cli.compat.tool import ToolError, UsageError
 
@@ -209,30 +209,28 @@ class Refused:
         return "refused"
 
 
-def sent(monkeypatch: pytest.MonkeyPatch, data: bytes, *arguments: str) -> tuple[int, list[Any], dict[str, Any]]:
-    """The exit status, what was produced, and the configuration of the producer."""
-    made: list[Any] = []
+def sent(data: bytes, *arguments: str) -> tuple[int, list[Any], dict[str, Any]]:
+    """How many records were refused, what was produced, and the configuration of the producer."""
     producer = Taking()
-    monkeypatch.setattr(clients, "producer", lambda _brokers, values: made.append(values) or producer)
-    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(data)))
-    status = console_producer.run(["--bootstrap-server", NOBODY, "--topic", "t", *arguments])
-    return status, producer.taken, made[0]
+    options, reader, config = console_producer.read(["--bootstrap-server", NOBODY, "--topic", "t", *arguments])
+    failed = console_producer.Sending(producer, options.topic, 1000, sync=options.sync).all_of(reader, io.BytesIO(data))
+    return failed, producer.taken, config
 
 
-def test_lines_end_where_java_says(monkeypatch: pytest.MonkeyPatch) -> None:
-    _, taken, _ = sent(monkeypatch, b"a\r\r\nb\rc\n\nd\r")
+def test_lines_end_where_java_says() -> None:
+    _, taken, _ = sent(b"a\r\r\nb\rc\n\nd\r")
     assert [value for _, value, _ in taken] == [b"a", b"", b"b", b"c", b"", b"d"]
 
 
 HEADERS = "--reader-property=parse.headers=true"
 
 
-def test_headers_are_split_as_java_splits(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_headers_are_split_as_java_splits() -> None:
     """A separator at the end was an error."""
-    _, taken, _ = sent(monkeypatch, b"h:1,\tv\n,,\tw\n", HEADERS)
+    _, taken, _ = sent(b"h:1,\tv\n,,\tw\n", HEADERS)
     assert taken == [(None, b"v", [("h", b"1")]), (None, b"w", None)]
     with pytest.raises(ToolError, match="Header keys should not be equal to the null marker 'N' as they can't be null"):
-        sent(monkeypatch, b"N:1\tv\n", HEADERS, "--reader-property=null.marker=N")
+        sent(b"N:1\tv\n", HEADERS, "--reader-property=null.marker=N")
 
 
 @pytest.mark.parametrize(
@@ -244,10 +242,10 @@ def test_headers_are_split_as_java_splits(monkeypatch: pytest.MonkeyPatch) -> No
         ("null.marker=\t", "null.marker and key.separator may not be equal"),
     ],
 )
-def test_two_separators_that_are_the_same_are_refused(monkeypatch: pytest.MonkeyPatch, given: str, told: str) -> None:
+def test_two_separators_that_are_the_same_are_refused(given: str, told: str) -> None:
     """Records were written with headers and keys that nobody meant."""
     with pytest.raises(UsageError, match=told):
-        sent(monkeypatch, b"", f"--reader-property={given}")
+        sent(b"", f"--reader-property={given}")
 
 
 @pytest.mark.parametrize(
@@ -264,22 +262,22 @@ def test_two_separators_that_are_the_same_are_refused(monkeypatch: pytest.Monkey
         ("--command-property acks=1 --request-required-acks 0", "acks", "0"),
     ],
 )
-def test_no_option_of_the_producer_is_dropped(monkeypatch: pytest.MonkeyPatch, arguments: str, key: str, value: object) -> None:
+def test_no_option_of_the_producer_is_dropped(arguments: str, key: str, value: object) -> None:
     """Four of them were taken and ignored, and a property counted more than the option that is the same."""
-    assert sent(monkeypatch, b"", *arguments.split())[2][key] == value
+    assert sent(b"", *arguments.split())[2][key] == value
 
 
 @pytest.mark.parametrize("arguments", ["--batch-size -1", "--timeout=-1", "--max-block-ms=-1", "--socket-buffer-size=-2"])
-def test_values_below_what_kafka_takes(monkeypatch: pytest.MonkeyPatch, arguments: str) -> None:
+def test_values_below_what_kafka_takes(arguments: str) -> None:
     with pytest.raises(UsageError, match="Value must be at least"):
-        sent(monkeypatch, b"", *arguments.replace(" -", "=-").split())
+        sent(b"", *arguments.replace(" -", "=-").split())
 
 
-def test_with_sync_nothing_follows_a_record_that_was_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_with_sync_nothing_follows_a_record_that_was_refused() -> None:
     """The rest was produced behind it, so that there was a hole in what was given."""
-    status, taken, _ = sent(monkeypatch, b"a\nno\nb\n", "--sync")
+    status, taken, _ = sent(b"a\nno\nb\n", "--sync")
     assert (status, [value for _, value, _ in taken]) == (1, [b"a", b"no"])
-    status, taken, _ = sent(monkeypatch, b"a\nno\nb\n")
+    status, taken, _ = sent(b"a\nno\nb\n")
     assert (status, [value for _, value, _ in taken]) == (1, [b"a", b"no", b"b"])
 
 
