@@ -1,4 +1,4 @@
-"""Formatters, by which kafka-console-consumer prints records. Source: TO-31; Kafka's DefaultMessageFormatter and its deserializers."""
+"""Formatters of kafka-console-consumer. Source: TO-31; Kafka's DefaultMessageFormatter and its deserializers."""
 
 from __future__ import annotations
 
