@@ -1,6 +1,7 @@
 """The records of `__consumer_offsets` as kafka-dump-log shows them with `--offsets-decoder`: offsets, and classic groups.
 
-Records of groups of the newer protocols are named by their type alone. Source: Kafka's OffsetsMessageParser; TO-24.
+Records of groups of the newer protocols are named by their type alone. kafka-console-consumer shows the same records by
+two formatters. Source: Kafka's OffsetsMessageParser, OffsetsMessageFormatter and GroupMetadataMessageFormatter; TO-24.
 """
 
 from __future__ import annotations
@@ -37,6 +38,29 @@ def dumped_offset(key: bytes | None, value: bytes | None, offset: int) -> tuple[
         return {"key": None, "skipped": skipped}, f" key: {skipped}"
 
 
+def formatted_offset(key: bytes | None, value: bytes | None) -> bytes:
+    """A committed offset as Kafka's formatter writes it; nothing for any other record. ApiError when it does not add up."""
+    found = None if key is None else decode_key(key)
+    if key is None or not isinstance(found, OffsetKey):
+        return b""
+    data = {"group": found.group_id, "topic": found.tp.topic, "partition": found.tp.partition}
+    return _formatted(key, data, value, _offset)
+
+
+def formatted_group(key: bytes | None, value: bytes | None) -> bytes:
+    """A classic group, like `formatted_offset`. What its members said to each other are bytes, in base64."""
+    found = None if key is None else decode_key(key)
+    if key is None or not isinstance(found, GroupKey):
+        return b""
+    return _formatted(key, {"group": found.group_id}, value, lambda raw: _group(raw, read=False))
+
+
+def _formatted(key: bytes, data: dict[str, Any], value: bytes | None, read: Callable[[bytes], dict[str, Any]]) -> bytes:
+    content = None if value is None else read(value)  # before its version is looked at: it may be shorter than that
+    shown = None if value is None else {"version": INT16.unpack_from(value)[0], "data": content}
+    return _compact({"key": {"type": INT16.unpack_from(key)[0], "data": data}, "value": shown}).encode()
+
+
 def _dumped(key: bytes | None, value: bytes | None, offset: int) -> tuple[dict[str, Any], str]:
     found = None if key is None else decode_key(key)
     if key is None or not isinstance(found, OffsetKey | GroupKey):
@@ -66,7 +90,8 @@ def _offset(raw: bytes) -> dict[str, Any]:
     return found
 
 
-def _group(raw: bytes) -> dict[str, Any]:
+def _group(raw: bytes, *, read: bool = True) -> dict[str, Any]:
+    """`read`: tell what consumers said to each other, too."""
     group = decode_group(raw)
     (version,) = INT16.unpack_from(raw)
     found: dict[str, Any] = {
@@ -77,17 +102,16 @@ def _group(raw: bytes) -> dict[str, Any]:
     }
     if version >= 2:
         found["currentStateTimestamp"] = -1 if group.state_since_ms is None else group.state_since_ms
-    return {**found, "members": [_member(member, version, group.protocol_type) for member in group.members]}
+    return {**found, "members": [_member(member, version, read and group.protocol_type == _CONSUMER) for member in group.members]}
 
 
-def _member(member: MemberValue, version: int, protocol_type: str) -> dict[str, Any]:
+def _member(member: MemberValue, version: int, known: bool) -> dict[str, Any]:
     found: dict[str, Any] = {"memberId": member.member_id}
     if version >= 3:
         found["groupInstanceId"] = member.instance_id
     found |= {"clientId": member.client_id, "clientHost": member.client_host}
     if version >= 1:
         found["rebalanceTimeout"] = member.rebalance_timeout_ms
-    known = protocol_type == _CONSUMER
     return {
         **found,
         "sessionTimeout": member.session_timeout_ms,

@@ -44,7 +44,7 @@ def producer(bootstrap: str, values: Mapping[str, object]) -> Any:
     """A librdkafka producer that hashes keys as Java's does. UsageError for properties that it does not take."""
     from confluent_kafka import Producer
 
-    quiet = {**client_config(bootstrap), "error_cb": _Connection(bootstrap)}
+    quiet = {**client_config(bootstrap), "error_cb": Connection(bootstrap)}
     config: dict[str, object] = {**quiet, "partitioner": "murmur2_random", **values}
     if str(values.get("acks", "all")) in ("all", "-1") and "retries" not in values:
         config.setdefault("enable.idempotence", True)  # as Java's producer by default
@@ -54,10 +54,10 @@ def producer(bootstrap: str, values: Mapping[str, object]) -> Any:
 def consumer(bootstrap: str, values: Mapping[str, object]) -> Any:
     from confluent_kafka import Consumer
 
-    return _made(Consumer, {**client_config(bootstrap), "error_cb": _Connection(bootstrap), **values})
+    return _made(Consumer, {**client_config(bootstrap), "error_cb": Connection(bootstrap), **values})
 
 
-class _Connection:
+class Connection:
     """Says on standard error that no broker can be reached, as Kafka's clients do, and not more often than every ten seconds.
 
     librdkafka itself goes on trying, in silence.
@@ -66,9 +66,16 @@ class _Connection:
     def __init__(self, bootstrap: str) -> None:
         self.bootstrap = bootstrap
         self._next_s = 0.0
+        self.refused: str | None = None
+        """The reason of a broker that refused the login; None: none has. Java's clients give up then, and librdkafka does not."""
 
     def __call__(self, error: Any) -> None:
-        if error.name() not in ("_ALL_BROKERS_DOWN", "_TRANSPORT", "_RESOLVE") or time.monotonic() < self._next_s:
+        if error.name() == "_AUTHENTICATION":
+            self.refused = str(error.str())
+        if (
+            error.name() not in ("_ALL_BROKERS_DOWN", "_TRANSPORT", "_RESOLVE", "_AUTHENTICATION", "_SSL")
+            or time.monotonic() < self._next_s
+        ):
             return
         self._next_s = time.monotonic() + 10
         click.echo(f"WARN no connection to {self.bootstrap} could be established ({error.str()}): trying again", err=True)

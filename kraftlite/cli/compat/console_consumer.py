@@ -1,27 +1,33 @@
-"""kafka-console-consumer. Source: TO-31; Kafka's ConsoleConsumer and DefaultMessageFormatter."""
+"""kafka-console-consumer. Source: TO-31; Kafka's ConsoleConsumer."""
 
 from __future__ import annotations
 
 import argparse
+import os
 import random
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import click
 
 from kraftlite.cli.compat import clients
-from kraftlite.cli.compat.tool import Parser, ToolError, UsageError, addresses, key_values, read_properties, whole
-from kraftlite.cli.transaction_records import formatted
-from kraftlite.model.errors import ApiError
+from kraftlite.cli.compat.formatters import Show, Unreadable, formatter
+from kraftlite.cli.compat.tool import (
+    Parser,
+    UsageError,
+    addresses,
+    java_exception,
+    key_values,
+    only_one_of,
+    read_properties,
+    whole,
+)
+from kraftlite.cli.target import CONFIG_VARIABLE
+from kraftlite.model.errors import ErrorCode
 from kraftlite.model.limits import MAX_INT64
 
-_FORMATTER = "org.apache.kafka.tools.consumer.DefaultMessageFormatter"
-_TRANSACTIONS = "org.apache.kafka.tools.consumer.TransactionLogMessageFormatter"
-_NOTHING = "org.apache.kafka.tools.consumer.NoOpMessageFormatter"
-_FORMATTERS = (_FORMATTER, "kafka.tools.DefaultMessageFormatter", _NOTHING, _TRANSACTIONS)
-_DESERIALIZERS = ("StringDeserializer", "ByteArrayDeserializer", "BytesDeserializer")
 _POLL_S = 0.1
 
 
@@ -39,8 +45,8 @@ def _parser() -> Parser:
         "value-deserializer",
     ):
         parser.add_argument(f"--{name}")
-    for name in ("partition", "max-messages", "timeout-ms"):
-        parser.add_argument(f"--{name}", type=whole(32))
+    for name, bits in (("partition", 32), ("max-messages", 32), ("timeout-ms", 64)):
+        parser.add_argument(f"--{name}", type=whole(bits))
     for name in ("from-beginning", "skip-message-on-error", "enable-systest-events"):
         parser.add_argument(f"--{name}", action="store_true")
     for name in ("property", "formatter-property", "consumer-property", "command-property"):
@@ -59,39 +65,37 @@ def _check(options: argparse.Namespace) -> None:
         raise UsageError("The partition is required when offset is specified.")
     if options.offset is not None and options.from_beginning:
         raise UsageError("Options from-beginning and offset cannot be specified together.")
-    if options.group is not None and options.partition is not None:
-        raise UsageError("Options group and partition cannot be specified together.")
     if options.isolation_level not in ("read_committed", "read_uncommitted"):
         raise UsageError(f"--isolation-level {options.isolation_level}: allowed is read_committed or read_uncommitted")
-    if options.formatter is not None and options.formatter not in _FORMATTERS:
-        raise UsageError(f"--formatter {options.formatter} is not supported; allowed is {_FORMATTER}")
-    for name in ("key_deserializer", "value_deserializer"):
-        value = getattr(options, name)
-        if value is not None and value.rpartition(".")[2] not in _DESERIALIZERS:
-            raise UsageError(
-                f"--{name.replace('_', '-')} {value} is not supported; allowed is one of {', '.join(_DESERIALIZERS)}"
-            )
+    only_one_of(options, "property", "formatter-property")
+    only_one_of(options, "consumer-property", "command-property")
+    if options.consumer_config is not None and options.command_config not in (None, os.environ.get(CONFIG_VARIABLE)):
+        raise UsageError("Options --consumer.config and --command-config cannot be specified together.")
 
 
 def run(arguments: Sequence[str]) -> int:
     options = _parser().read(arguments)
     _check(options)
     begin = _begin(options)
-    show = _transaction if options.formatter == _TRANSACTIONS else Formatter(options)
+    show = formatter(options.formatter, _formatter_properties(options))
+    config = _config(options)
     brokers = addresses(options)
-    consumer = clients.consumer(brokers, _config(options))
+    connection = clients.Connection(brokers)
+    consumer = clients.consumer(brokers, {**config, "error_cb": connection})
     if options.partition is not None:
         from confluent_kafka import TopicPartition
 
         consumer.assign([TopicPartition(options.topic, options.partition, begin)])
     else:
-        consumer.subscribe([options.topic if options.topic is not None else f"^({options.include.replace(',', '|')})$"])
-    count = 0
+        consumer.subscribe([options.topic if options.topic is not None else f"^({options.include})$"])
+    shown = _Shown(show, skip=options.skip_message_on_error)
     try:
-        count = _loop(consumer, show, options)
+        _loop(consumer, connection, shown, options)
     finally:
         consumer.close()
-        click.echo(f"Processed a total of {count} messages", err=True)
+        click.echo(f"Processed a total of {shown.count} messages", err=True)
+        if options.enable_systest_events:
+            click.echo("shutdown_complete")
     return 0
 
 
@@ -99,6 +103,7 @@ def _begin(options: argparse.Namespace) -> int:
     from confluent_kafka import OFFSET_BEGINNING, OFFSET_END
 
     text = options.offset or ("earliest" if options.from_beginning else "latest")
+    text = text.lower() if text.lower() in ("earliest", "latest") else text
     if text in ("earliest", "latest"):
         return int(OFFSET_BEGINNING if text == "earliest" else OFFSET_END)
     if not (text.isascii() and text.isdecimal() and int(text) <= MAX_INT64):
@@ -112,107 +117,113 @@ def _config(options: argparse.Namespace) -> dict[str, object]:
     files = [(options.command_config, "--command-config"), (options.consumer_config, "--consumer.config")]
     items = [(options.consumer_property, "--consumer-property"), (options.command_property, "--command-property")]
     given = clients.properties(files, items)
-    group = options.group or given.get("group.id")
+    groups = list(dict.fromkeys(str(one) for one in (options.group, given.get("group.id")) if one is not None))
+    if len(groups) > 1:
+        raise UsageError(
+            "The group ids provided in different places (directly using '--group', via '--command-property', or via "
+            f"'--command-config') do not match. Detected group ids: {', '.join(repr(one) for one in groups)}"
+        )
+    if groups and options.partition is not None:
+        raise UsageError("Options group and partition cannot be specified together.")
+    if groups and not groups[0].strip():
+        raise UsageError("The configured group.id should not be an empty string or whitespace.")
+    reset = str(given.get("auto.offset.reset", "earliest"))
+    if options.from_beginning and reset != "earliest":
+        raise UsageError(
+            f"Can't simultaneously specify --from-beginning and 'auto.offset.reset={reset}', please remove one option"
+        )
+    if reset == "none":
+        given["auto.offset.reset"] = "error"  # as librdkafka calls it
     config: dict[str, object] = {
-        "group.id": group or f"console-consumer-{random.randrange(100_000)}",
-        "enable.auto.commit": group is not None,
+        "group.id": groups[0] if groups else f"console-consumer-{random.randrange(100_000)}",
+        "enable.auto.commit": bool(groups),
         "auto.offset.reset": "earliest" if options.from_beginning else "latest",
         "isolation.level": options.isolation_level,
         "fetch.wait.max.ms": 100,
         "topic.metadata.refresh.interval.ms": 1000,
         "allow.auto.create.topics": True,
     }
-    if options.group and given.get("group.id", options.group) != options.group:
-        raise UsageError(
-            "The group ids provided in different places (directly using '--group', via '--command-property', or via "
-            "'--command-config') do not match."
-        )
     return {**config, **given}
 
 
-class Formatter:
-    """Kafka's DefaultMessageFormatter: which parts of a record are printed, and what stands between them."""
-
-    def __init__(self, options: argparse.Namespace) -> None:
-        values = read_properties(options.formatter_config, "--formatter-config") if options.formatter_config else {}
-        values.update(key_values(options.property, "--property"))
-        values.update(key_values(options.formatter_property, "--formatter-property"))
-        self.silent = options.formatter == _NOTHING
-
-        def flag(name: str, default: str = "false") -> bool:
-            return values.get(name, default).strip().lower() == "true"
-
-        self.timestamp, self.partition, self.offset = (flag(f"print.{name}") for name in ("timestamp", "partition", "offset"))
-        self.headers, self.epoch, self.key = (flag(f"print.{name}") for name in ("headers", "epoch", "key"))
-        self.delivery = flag("print.delivery")
-        self.value = flag("print.value", "true")
-        self.separator = values.get("key.separator", "\t").encode()
-        self.line = values.get("line.separator", "\n").encode()
-        self.between = values.get("headers.separator", ",").encode()
-        self.null = values.get("null.literal", "null").encode()
-
-    def __call__(self, message: Any) -> bytes:
-        if self.silent:
-            return b""
-        parts: list[bytes] = []
-        if self.timestamp:
-            kind, moment = message.timestamp()
-            name = {1: "CreateTime", 2: "LogAppendTime"}.get(kind)
-            parts.append(b"NO_TIMESTAMP" if name is None else f"{name}:{moment}".encode())
-        if self.partition:
-            parts.append(f"Partition:{message.partition()}".encode())
-        if self.offset:
-            parts.append(f"Offset:{message.offset()}".encode())
-        if self.delivery:
-            parts.append(b"Delivery:NOT_PRESENT")  # only consumers of share groups know it
-        if self.epoch:
-            parts.append(f"Epoch:{message.leader_epoch()}".encode())
-        if self.headers:
-            pairs = message.headers() or []
-            shown = [name.encode() + b":" + (self.null if value is None else value) for name, value in pairs]
-            parts.append(self.between.join(shown) if shown else b"NO_HEADERS")
-        if self.key:
-            parts.append(self.null if message.key() is None else message.key())
-        if self.value:
-            parts.append(self.null if message.value() is None else message.value())
-        return self.separator.join(parts) + self.line
+def _formatter_properties(options: argparse.Namespace) -> dict[str, str]:
+    values = read_properties(options.formatter_config, "--formatter-config") if options.formatter_config else {}
+    for part in ("key", "value"):
+        name = getattr(options, f"{part}_deserializer")
+        if name:
+            values[f"{part}.deserializer"] = name
+    values.update(key_values(options.property, "--property"))
+    values.update(key_values(options.formatter_property, "--formatter-property"))
+    return values
 
 
-def _transaction(message: Any) -> bytes:
-    try:
-        return formatted(message.key(), message.value())
-    except ApiError as error:
-        raise ToolError(f"offset {message.offset()}: {error.message}") from None
+_ENDS = frozenset(
+    {
+        ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+        ErrorCode.GROUP_AUTHORIZATION_FAILED,
+        ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
+        ErrorCode.INVALID_TOPIC_EXCEPTION,
+        ErrorCode.INVALID_GROUP_ID,
+        ErrorCode.INVALID_SESSION_TIMEOUT,
+        ErrorCode.INCONSISTENT_GROUP_PROTOCOL,
+        ErrorCode.GROUP_MAX_SIZE_REACHED,
+        ErrorCode.FENCED_INSTANCE_ID,
+        ErrorCode.UNRELEASED_INSTANCE_ID,
+        ErrorCode.UNSUPPORTED_ASSIGNOR,
+        ErrorCode.UNSUPPORTED_VERSION,
+    }
+)
+"""Answers behind which Kafka's consumer gives up, and librdkafka's tries again for ever."""
 
 
-def _loop(consumer: Any, show: Callable[[Any], bytes], options: argparse.Namespace) -> int:
-    from confluent_kafka import KafkaException
+class _Shown:
+    """Prints records and counts them."""
 
-    count = 0
-    limit = options.max_messages if options.max_messages is not None and options.max_messages >= 0 else None
+    def __init__(self, show: Show, *, skip: bool) -> None:
+        self._show, self._skip = show, skip
+        self.count = 0
+
+    def __call__(self, message: Any) -> None:
+        self.count += 1
+        try:
+            sys.stdout.buffer.write(self._show(message))
+        except Unreadable as error:
+            if not self._skip:
+                raise
+            click.echo(f"ERROR Error processing message, skipping this message: {error}", err=True)
+
+
+def _ended(error: Any) -> str | None:
+    """Tell an error at which the consumer ends; None: it goes on."""
+    if error.fatal() or error.name() == "_AUTO_OFFSET_RESET":
+        return str(error.str())
+    code = int(error.code())
+    known = ErrorCode(code) if code in ErrorCode._value2member_map_ else None
+    return java_exception(known, str(error.str()).removeprefix("Broker: ")) if known in _ENDS and known is not None else None
+
+
+def _loop(consumer: Any, connection: clients.Connection, shown: _Shown, options: argparse.Namespace) -> None:
+    """Until there is enough, or nothing more to be had. As in Kafka it is no failure when the consumer gives up."""
+    limit = options.max_messages if options.max_messages is not None and options.max_messages != -1 else None
+    timeout_ms = None if options.timeout_ms is None or options.timeout_ms < 0 else options.timeout_ms
     last = time.monotonic()
-    out = sys.stdout.buffer
+    said: str | None = None
     try:
-        while limit is None or count < limit:
-            messages = consumer.consume(1000 if limit is None else min(1000, limit - count), _POLL_S)
+        while said is None and (limit is None or shown.count < limit):
+            messages = consumer.consume(1000 if limit is None else min(1000, limit - shown.count), _POLL_S)
             for message in messages:
                 error = message.error()
-                if error is not None:
-                    if error.fatal():
-                        raise KafkaException(error)
-                    continue
-                count += 1
-                last = time.monotonic()
-                out.write(show(message))
+                if error is None:
+                    last = time.monotonic()
+                    shown(message)
+                elif (said := _ended(error)) is not None:
+                    break
             if messages:
-                out.flush()
-            if options.timeout_ms is not None and (time.monotonic() - last) * 1000 > options.timeout_ms:
-                click.echo(
-                    "ERROR Error processing message, terminating consumer process: "
-                    "org.apache.kafka.common.errors.TimeoutException",
-                    err=True,
-                )
-                break
+                sys.stdout.buffer.flush()
+            said = said or connection.refused
+            if said is None and timeout_ms is not None and (time.monotonic() - last) * 1000 > timeout_ms:
+                said = "org.apache.kafka.common.errors.TimeoutException"
     except KeyboardInterrupt:
         pass
-    return count
+    if said is not None:
+        click.echo(f"ERROR Error processing message, terminating consumer process: {said}", err=True)

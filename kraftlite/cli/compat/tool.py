@@ -202,6 +202,12 @@ def exactly_one(options: argparse.Namespace, names: Sequence[str], message: str)
     return chosen[0]
 
 
+def only_one_of(options: argparse.Namespace, older: str, newer: str) -> None:
+    """Check that of an option and what it was called before only one is given (KIP-1147). UsageError: both are."""
+    if getattr(options, older.replace("-", "_")) and getattr(options, newer.replace("-", "_")):
+        raise UsageError(f"Options --{older} and --{newer} cannot be specified together.")
+
+
 def finish(tool: str, run: Callable[[Sequence[str]], int], arguments: Sequence[str]) -> int:
     """Run a tool; its errors become Kafka's lines and status 1."""
     from kraftlite.client.errors import ClientError
