@@ -388,3 +388,22 @@ def dark_amid_swaps(patch: Patch) -> None:
 def originals_beside_a_swap(patch: Patch) -> None:
     """LG-46, KAFKA-6175's class: records are there twice, superseded ones among them."""
     patch.edit(leftovers, "_settle", ("and base <= int(stem) <", "and base == int(stem) <"))
+
+
+def deleted_amid_passes(patch: Patch) -> None:
+    """Every run has passes that take seconds, and a client that deletes what they are about."""
+    much_is_deleted(patch)
+    often(patch)
+    configured(log_cleaner_io_max_bytes_per_second="2000")(patch)
+
+
+@mutant(
+    "changed-during-a-pass",
+    "a compacted segment takes the place of others that were deleted meanwhile",
+    expects=("45", "46", "47", "crash", "SelfCheck", "14"),
+    lens=deleted_amid_passes,
+)
+def changed_during_a_pass(patch: Patch) -> None:
+    """LG-47, KAFKA-2118's neighbours: what a client has deleted is there again."""
+    rule = "if not self._current(log) or not cleaning.intact():\n                cleaning"
+    patch.edit(log_cleaner.LogCleaner, "_clean", (rule, "if not self._current(log):\n                cleaning"))
