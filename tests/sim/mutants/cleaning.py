@@ -407,3 +407,21 @@ def changed_during_a_pass(patch: Patch) -> None:
     """LG-47, KAFKA-2118's neighbours: what a client has deleted is there again."""
     rule = "if not self._current(log) or not cleaning.intact():\n                cleaning"
     patch.edit(log_cleaner.LogCleaner, "_clean", (rule, "if not self._current(log):\n                cleaning"))
+
+
+def amid_long_passes(patch: Patch) -> None:
+    """Every run has passes that take seconds, and logs that are cut short while they run."""
+    taken_over_uncleanly(patch)
+    configured(log_cleaner_io_max_bytes_per_second="2000")(patch)
+
+
+@mutant(
+    "intact-where-it-swaps",
+    "a pass goes on when the log was cut off behind the segments that it swaps next",
+    expects=("45", "SelfCheck", "14"),
+    shape="1+3",
+    lens=amid_long_passes,
+)
+def intact_where_it_swaps(patch: Patch) -> None:
+    """LG-47: a record is gone because of a later one of its key that the log has not any more."""
+    patch.edit(cleaner.Cleaning, "intact", ("self._sources[self._swapped :]", "self._sources[self._swapped : self._swapped + 1]"))
