@@ -334,6 +334,10 @@ def expired_active_stays(patch: Patch) -> None:
 
 
 often = configured(log_cleaner_backoff_ms="50", log_cleaner_dedupe_buffer_size="1048576")
+slowly = configured(
+    log_cleaner_backoff_ms="50", log_cleaner_dedupe_buffer_size="1048576", log_cleaner_io_max_bytes_per_second="2000"
+)
+"""Passes that take seconds, one after another."""
 
 
 def taken_over_uncleanly(patch: Patch) -> None:
@@ -346,7 +350,6 @@ def taken_over_uncleanly(patch: Patch) -> None:
 
     patch.set(logs, "draw_topics", draw_topics)
     patch.set(logs, "elects_uncleanly", lambda seed: True)
-    often(patch)
     playing(taking_turns)(patch)
 
 
@@ -355,7 +358,7 @@ def taken_over_uncleanly(patch: Patch) -> None:
     "how far a log is compacted stays where it was when the log is cut off below that",
     expects=("SelfCheckReplicas", "14", "45"),
     shape="1+3",
-    lens=taken_over_uncleanly,
+    lens=together(taken_over_uncleanly, often),
 )
 def progress_outlives_truncation(patch: Patch) -> None:
     """LG-43: what is written there next counts as compacted, and what a tombstone has deleted comes back when that goes."""
@@ -390,18 +393,11 @@ def originals_beside_a_swap(patch: Patch) -> None:
     patch.edit(leftovers, "_settle", ("and base <= int(stem) <", "and base == int(stem) <"))
 
 
-def deleted_amid_passes(patch: Patch) -> None:
-    """Every run has passes that take seconds, and a client that deletes what they are about."""
-    much_is_deleted(patch)
-    often(patch)
-    configured(log_cleaner_io_max_bytes_per_second="2000")(patch)
-
-
 @mutant(
     "changed-during-a-pass",
     "a compacted segment takes the place of others that were deleted meanwhile",
     expects=("45", "46", "47", "crash", "SelfCheck", "14"),
-    lens=deleted_amid_passes,
+    lens=together(much_is_deleted, slowly),
 )
 def changed_during_a_pass(patch: Patch) -> None:
     """LG-47, KAFKA-2118's neighbours: what a client has deleted is there again."""
@@ -409,18 +405,12 @@ def changed_during_a_pass(patch: Patch) -> None:
     patch.edit(log_cleaner.LogCleaner, "_clean", (rule, "if not self._current(log):\n                cleaning"))
 
 
-def amid_long_passes(patch: Patch) -> None:
-    """Every run has passes that take seconds, and logs that are cut short while they run."""
-    taken_over_uncleanly(patch)
-    configured(log_cleaner_io_max_bytes_per_second="2000")(patch)
-
-
 @mutant(
     "intact-where-it-swaps",
     "a pass goes on when the log was cut off behind the segments that it swaps next",
     expects=("45", "SelfCheck", "14"),
     shape="1+3",
-    lens=amid_long_passes,
+    lens=together(taken_over_uncleanly, slowly),
 )
 def intact_where_it_swaps(patch: Patch) -> None:
     """LG-47: a record is gone because of a later one of its key that the log has not any more."""
