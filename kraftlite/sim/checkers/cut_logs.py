@@ -20,12 +20,12 @@ Replica = tuple[NodeId, TopicPartition]
 class _Cut(NamedTuple):
     topic_id: UUID | None
     newest: dict[bytes, Rec]
-    """What the log had of each key when it had been cut off; of no key whose newest record is a tombstone or of a transaction."""
+    """The newest record of each key when the log had been cut off; of no key whose newest record is a tombstone or of a transaction."""
 
 
 class CutsSupersedeNothing(Checker):
-    """When a compacted log has been cut off, the pass that ends next leaves, of each key that the log still had, a record that is
-    no older: one that was cut off is no reason to remove it. A pass cannot remove a tombstone that came meanwhile, since the
+    """The pass that ends next when a compacted log has been cut off leaves, of each key that the log still had, a record that is no
+    older: one that was cut off is no reason to remove it. A pass cannot remove a tombstone that came meanwhile, since the
     first one that meets it only gives it its time. This also holds where an unclean election excuses losses."""
 
     numbers: ClassVar[tuple[int, ...]] = (45,)
