@@ -20,11 +20,11 @@ Replica = tuple[NodeId, TopicPartition]
 class _Cut(NamedTuple):
     topic_id: UUID | None
     newest: dict[bytes, Rec]
-    """The newest record of each key when the log had been cut off; of no key whose newest record is a tombstone or of a transaction."""
+    """The newest record of each key when the log had been cut off, unless that is a tombstone or of a transaction."""
 
 
 class CutsSupersedeNothing(Checker):
-    """The pass that ends next when a compacted log has been cut off leaves, of each key that the log still had, a record that is no
+    """The pass that ends next when a compacted log was cut off leaves, of each key that the log still had, a record that is no
     older: one that was cut off is no reason to remove it. A pass cannot remove a tombstone that came meanwhile, since the
     first one that meets it only gives it its time. This also holds where an unclean election excuses losses."""
 
