@@ -85,6 +85,11 @@ class EventQueue(Generic[E]):
         """Events that wait to run as soon as possible; deferred ones are not counted."""
         return self._size
 
+    def check(self) -> None:
+        """Raise AssertionError when an event that waits is not counted, or one that has run or failed may run again."""
+        waiting = sum(not entry.done for entry in self._ready)
+        assert self._size == waiting, f"{waiting} controller events wait, {self._size} are counted"
+
     def append(self, event: E, now_ms: int, *, deadline_ms: int | None = None) -> None:
         entry = self._admit(event, now_ms, deadline_ms)
         if entry is not None:

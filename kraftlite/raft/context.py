@@ -135,7 +135,7 @@ class RaftContext:
         """Ask a peer, at `endpoint` or where its entry says; returns the correlation id."""
         peer = endpoint if endpoint is not None else self.voters.endpoint(peer_id)
         assert peer is not None, f"no endpoint of node {peer_id} is known"
-        entry = self.requests.open(peer_id, method, request, self.now_ms)
+        entry = self.requests.open(peer_id, method, request, self.now_ms, self.state)
         self.out.requests.append(
             OutboundRequest(
                 correlation_id=entry.correlation_id,
@@ -201,6 +201,7 @@ class RaftContext:
         elif isinstance(state, Leader):
             state.check(node_id, self.voters, self.metalog.leo)
             assert state.hw is None or state.hw == self.hw, f"the leader's HW is {state.hw}, the node's {self.hw}"
+        self.requests.check(state)
 
     def become(self, state: RoleState, cause: str | None = None) -> None:
         """Take a role: first on disk, then in memory. Whatever was asked in the old role no longer matters.

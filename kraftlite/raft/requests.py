@@ -21,6 +21,8 @@ class Outstanding:
     method: AnyMethod
     request: RaftRequest
     deadline_ms: int
+    role: object
+    """The state of the node that asked."""
 
 
 class RequestTracker:
@@ -33,13 +35,14 @@ class RequestTracker:
         self._by_id: dict[int, Outstanding] = {}
         self._not_before: dict[tuple[NodeId, str], int] = {}
 
-    def open(self, peer_id: NodeId, method: AnyMethod, request: RaftRequest, now_ms: int) -> Outstanding:
+    def open(self, peer_id: NodeId, method: AnyMethod, request: RaftRequest, now_ms: int, role: object) -> Outstanding:
         entry = Outstanding(
             correlation_id=self._next_correlation_id,
             peer_id=peer_id,
             method=method,
             request=request,
             deadline_ms=now_ms + self.timeout_ms,
+            role=role,
         )
         self._next_correlation_id += 1
         self._by_id[entry.correlation_id] = entry
@@ -53,6 +56,13 @@ class RequestTracker:
         """Forget everything: responses to earlier requests no longer matter, and a new role may ask at once."""
         self._by_id.clear()
         self._not_before.clear()
+
+    def check(self, role: object) -> None:
+        """Raise AssertionError when a request of an earlier role counts: its answer would be taken for one to this role."""
+        for entry in self._by_id.values():
+            assert entry.role is role, (
+                f"{entry.method} to node {entry.peer_id} was asked in an earlier role, and its answer counts"
+            )
 
     def is_outstanding(self, method: AnyMethod, peer_id: NodeId | None = None) -> bool:
         """Return whether a request of this kind is under way to `peer_id`, or to anybody."""

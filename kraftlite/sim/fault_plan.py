@@ -96,7 +96,7 @@ def parse(line: str) -> FaultPlan:
     words = line.split()
     try:
         at_ms, kind = _whole("time", words[0]), words[1]
-        apart = PLACE_FAULTS + START_FAULTS + QUORUM_FAULTS + LEVEL_FAULTS
+        apart = PLACE_FAULTS + START_FAULTS + SWAP_FAULTS + QUORUM_FAULTS + LEVEL_FAULTS
         known = tuple(dict.fromkeys(ALL_FAULTS + SCENE_FAULTS + TROUBLES + apart))
         if kind not in known and kind not in AMBUSHES:
             raise ValueError(f"unknown fault {kind!r}: known are {', '.join(known)}, and DEED-at-STEP")

@@ -7,6 +7,7 @@ from typing import Final
 from kraftlite.sim.checkers.base import CheckerFactory
 from kraftlite.sim.checkers.client_epochs import ClientEpochs
 from kraftlite.sim.checkers.controlled_shutdown import ControlledShutdown
+from kraftlite.sim.checkers.cut_logs import CutsSupersedeNothing
 from kraftlite.sim.checkers.deletions_end import DeletionsEnd
 from kraftlite.sim.checkers.facts import MetadataWatch
 from kraftlite.sim.checkers.fetch_answers import FetchAnswers
@@ -57,6 +58,7 @@ REPLICATION_AND_HISTORY: Final[tuple[CheckerFactory, ...]] = (
     SelfCheckReplicas,
     PromisesKept,
     CompactionSound,
+    CutsSupersedeNothing,
     RetentionAllowed,
     LogStartsFollow,
     DeletionsEnd,

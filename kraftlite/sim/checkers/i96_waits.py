@@ -147,7 +147,8 @@ def _readable(node: SimHost, ask: FetchAsk) -> int | None:
     bound = log.last_stable_offset if ask.read_committed else log.hw
     if ask.offset >= bound:
         return 0
-    if log.active_base_offset > ask.offset and bound > log.active_base_offset:
+    following = next((base for base in log.segment_base_offsets if base > ask.offset), None)
+    if following is not None and bound > following:
         return MAX_INT32
     with node.disk.undisturbed():
         return len(log.read(ask.offset, MIB, up_to=bound))

@@ -13,8 +13,8 @@ from kraftlite.sim.checkers.views import NodeView
 
 
 class SelfCheckMetadata(MetadataChecker):
-    """`check` of the raft core when role, log or high watermark are new, and of the state of a controller that has replayed. An
-    active controller keeps no answer back whose records are stable (CE-06)."""
+    """`check` of the raft core when role, log or high watermark are new, and of state and queue of a controller that has
+    replayed. An active controller keeps no answer back whose records are stable (CE-06)."""
 
     def __init__(self, world: World) -> None:
         super().__init__(world)
@@ -35,6 +35,7 @@ class SelfCheckMetadata(MetadataChecker):
         if replayed != self._replayed.get(view.node_id):
             self._replayed[view.node_id] = replayed
             _ask(self, f"the controller's state on node {view.node_id}", controller.state.check)
+            _ask(self, f"the controller's queue on node {view.node_id}", controller.queue.check)
 
 
 class SelfCheckReplicas(ReplicaChecker):

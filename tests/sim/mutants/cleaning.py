@@ -334,6 +334,10 @@ def expired_active_stays(patch: Patch) -> None:
 
 
 often = configured(log_cleaner_backoff_ms="50", log_cleaner_dedupe_buffer_size="1048576")
+slowly = configured(
+    log_cleaner_backoff_ms="50", log_cleaner_dedupe_buffer_size="1048576", log_cleaner_io_max_bytes_per_second="2000"
+)
+"""Passes that take seconds, one after another."""
 
 
 def taken_over_uncleanly(patch: Patch) -> None:
@@ -346,7 +350,6 @@ def taken_over_uncleanly(patch: Patch) -> None:
 
     patch.set(logs, "draw_topics", draw_topics)
     patch.set(logs, "elects_uncleanly", lambda seed: True)
-    often(patch)
     playing(taking_turns)(patch)
 
 
@@ -355,7 +358,7 @@ def taken_over_uncleanly(patch: Patch) -> None:
     "how far a log is compacted stays where it was when the log is cut off below that",
     expects=("SelfCheckReplicas", "14", "45"),
     shape="1+3",
-    lens=taken_over_uncleanly,
+    lens=together(taken_over_uncleanly, often),
 )
 def progress_outlives_truncation(patch: Patch) -> None:
     """LG-43: what is written there next counts as compacted, and what a tombstone has deleted comes back when that goes."""
@@ -388,3 +391,27 @@ def dark_amid_swaps(patch: Patch) -> None:
 def originals_beside_a_swap(patch: Patch) -> None:
     """LG-46, KAFKA-6175's class: records are there twice, superseded ones among them."""
     patch.edit(leftovers, "_settle", ("and base <= int(stem) <", "and base == int(stem) <"))
+
+
+@mutant(
+    "changed-during-a-pass",
+    "a compacted segment takes the place of others that were deleted meanwhile",
+    expects=("45", "46", "47", "crash", "SelfCheck", "14"),
+    lens=together(much_is_deleted, slowly),
+)
+def changed_during_a_pass(patch: Patch) -> None:
+    """LG-47, KAFKA-2118's neighbours: what a client has deleted is there again."""
+    rule = "if not self._current(log) or not cleaning.intact():\n                cleaning"
+    patch.edit(log_cleaner.LogCleaner, "_clean", (rule, "if not self._current(log):\n                cleaning"))
+
+
+@mutant(
+    "intact-where-it-swaps",
+    "a pass goes on when the log was cut off behind the segments that it swaps next",
+    expects=("45", "SelfCheck", "14"),
+    shape="1+3",
+    lens=together(taken_over_uncleanly, slowly),
+)
+def intact_where_it_swaps(patch: Patch) -> None:
+    """LG-47: a record is gone because of a later one of its key that the log has not any more."""
+    patch.edit(cleaner.Cleaning, "intact", ("self._sources[self._swapped :]", "self._sources[self._swapped : self._swapped + 1]"))

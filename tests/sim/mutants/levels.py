@@ -10,7 +10,9 @@ from kraftlite.controller.feature_control import FeatureControl
 from kraftlite.controller.registration import ControllerRegistrar
 from kraftlite.sim.workloads import levels
 from tests.sim.mutants.catalog import mutant
+from tests.sim.mutants.lenses import playing
 from tests.sim.mutants.patching import Patch
+from tests.sim.mutants.scenes import late_registrations
 
 
 def moving_levels(patch: Patch) -> None:
@@ -63,6 +65,18 @@ def deaf_registrar(patch: Patch) -> None:
     """FV-09: nothing but the next upgrade, which waits for it for ever, would show it."""
     rule = "if image.features.metadata_version != self._level:"
     patch.edit(ControllerRegistrar, "on_metadata_update", (rule, "if self._level is None:"))
+
+
+@mutant(
+    "overtaken-registrar",
+    "a controller whose registration was replaced by a late one of its former self does not register again",
+    expects=("86",),
+    lens=playing(late_registrations),
+)
+def overtaken_registrar(patch: Patch) -> None:
+    """CM-13: an upgrade goes by what the former software supports, until the next restart."""
+    again = "self._seen = self.registered = False"
+    patch.edit(ControllerRegistrar, "on_metadata_update", (again, "self._seen = False"))
 
 
 @mutant(

@@ -181,3 +181,21 @@ def deposed_while_asking(rng: random.Random, shape: Shape, at_ms: int) -> Sequen
         FaultPlan(at_ms=at_ms, kind="hold", target=it, other=leader, for_ms=away_ms + 1_500) for it in brokers if it != leader
     ]
     return [*deaf, *(FaultPlan(at_ms=at_ms, kind="cut", target=leader, other=it, for_ms=away_ms) for it in controllers)]
+
+
+def late_registrations(rng: random.Random, shape: Shape, at_ms: int) -> Sequence[FaultPlan]:
+    """A controller starts twice, and what it said at the first start comes behind what it says at the second one."""
+    controllers = node_ids(shape, "controller")
+    if len(controllers) < 2:
+        return ()
+    who, first_ms, again_ms = rng.choice(controllers), at_ms + 200, rng.randint(600, 1_500)
+    late_us = 1_000 * (again_ms + rng.randint(1_000, 2_500))
+    return [
+        FaultPlan(at_ms=at_ms, kind="kill", target=who, for_ms=200),
+        *(
+            FaultPlan(at_ms=first_ms - 20, kind="late", target=who, other=it, for_ms=again_ms, amount=late_us)
+            for it in controllers
+            if it != who
+        ),
+        FaultPlan(at_ms=first_ms + again_ms, kind="kill", target=who, for_ms=100),
+    ]

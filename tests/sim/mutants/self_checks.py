@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from kraftlite.controller.topics_state import TopicsState
+from kraftlite.raft.context import RaftContext
 from kraftlite.raft.leadership import Leadership
 from kraftlite.replication.isr import IsrState
 from kraftlite.replication.leader import LeaderState
@@ -48,3 +49,13 @@ def settled_isr_change_stays_pending(patch: Patch) -> None:
 def isr_index_keeps_who_left(patch: Patch) -> None:
     """An index beside the data, and one of the ways in which it changes forgets it: fencing touches the wrong partitions."""
     patch.edit(TopicsState, "_move", ("members[broker_id].pop(key)", "pass"))
+
+
+@mutant(
+    "requests-outlive-a-role",
+    "what a node asked in an earlier role is still answered, and holds up what it asks in this one",
+    expects=("SelfCheck", "14", "crash"),
+)
+def requests_outlive_a_role(patch: Patch) -> None:
+    """RF-24: a candidate asks nobody for a vote whom it asked anything as a follower, until that is too late."""
+    patch.edit(RaftContext, "become", ("    self.requests.clear()\n", ""))

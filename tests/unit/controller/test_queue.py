@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import pytest
+
 from kraftlite.controller.queue import EventQueue, QueueClosed, QueueTimeout
 
 
@@ -65,6 +67,17 @@ def test_an_expired_event_fails_first_and_never_runs() -> None:
     drain(queue, 50)
     assert log == [f"fail hasty {QueueTimeout.__name__}", "run patient"]
     assert len(queue) == 0
+
+
+def test_an_event_that_may_run_again_or_is_not_counted_breaks_the_check() -> None:
+    queue, log = queue_of_notes(), list[str]()
+    queue.append(Note("late", log), 0, deadline_ms=10)
+    queue.append(Note("other", log), 0)
+    queue.run_one(11)
+    queue.check()
+    queue._ready[0].done = False  # it has failed, and would run
+    with pytest.raises(AssertionError, match="2 controller events wait, 1 are counted"):
+        queue.check()
 
 
 def test_an_error_goes_to_the_event_and_the_loop_goes_on() -> None:

@@ -133,6 +133,10 @@ FOLLOWER: dict[str, tuple[Break, str]] = {
     "without its own vote": (_candidate(granted=frozenset({3})), r"candidate 2 has the votes of \{3\}, not its own"),
     "both answers": (_candidate(rejected=frozenset({2})), r"\{2\} have granted, \{2\} have rejected"),
     "votes of strangers": (_candidate(granted=frozenset({2, 9})), r"votes of \{9, 2\}|votes of \{2, 9\}"),
+    "counts what it asked before": (
+        become(lambda core: dataclasses.replace(core._ctx.state)),
+        "Raft/Fetch .* was asked in an earlier role",
+    ),
     "follows itself": (
         become(
             lambda core: Follower(

@@ -19,6 +19,7 @@ from kraftlite.runtime.trace.broker import ReplicaMoved
 from kraftlite.runtime.trace.log import LogCleaned, LogUncleanable, RetentionFailed, SegmentDeleted
 from kraftlite.sim.checkers.base import CheckerFactory
 from kraftlite.sim.checkers.catalog_replication import REPLICATION_AND_HISTORY
+from kraftlite.sim.checkers.cut_logs import CutsSupersedeNothing
 from kraftlite.sim.checkers.deletions_end import DeletionsEnd
 from kraftlite.sim.checkers.h_compacted import CompactedReadings
 from kraftlite.sim.checkers.i45_compaction import CompactionSound
@@ -170,6 +171,21 @@ def a_compaction_that_is_due_is_not_done(cluster: Keyed) -> None:
     log = cluster.rolled
     log.update_config(replace(log.config, cleanup_policy=("compact",), max_compaction_lag_ms=5))
     cluster.settle()
+
+
+def cut_off(cluster: Keyed) -> None:
+    """The log is compacted, ends with one record more of the key, and is cut off there."""
+    log = cluster.rolled
+    log.update_config(replace(log.config, cleanup_policy=("compact",)))
+    cluster.only_leader_writes()
+    log.truncate_to(3)
+    cluster.go(1)
+
+
+@CASES.breaks(CutsSupersedeNothing, "2@0 b'k': 2 bytes, time 1700000000002 is gone, the newest of its key when .* is at 1")
+def a_record_goes_for_one_that_was_cut_off(cluster: Keyed) -> None:
+    cut_off(cluster)
+    cluster.rewrite(lambda batches: batches[:2])
 
 
 @CASES.breaks(RetentionAllowed, "still has segment 0; its newest record is older than retention.ms=0")
@@ -385,6 +401,13 @@ def test_what_really_happens_is_no_violation(make: Callable[..., Keyed]) -> None
     assert (found.offset, found.timestamp) == (2, 1_700_000_000_002)
     end = cluster.do(cluster.client.call(cluster.leader.client_endpoint, EPOCH_END, EpochEndAsk(TP, 0, None), 3_000))
     assert end.end_offset == 3
+
+
+def test_what_is_older_than_the_newest_record_goes_behind_a_cut(make: Callable[..., Keyed]) -> None:
+    cluster = make(CutsSupersedeNothing)
+    cut_off(cluster)
+    cluster.rewrite(lambda batches: batches[2:])
+    assert [it.judged for it in cluster.checkers if isinstance(it, CutsSupersedeNothing)] == [1]
 
 
 def test_the_largest_time_is_not_told_before_it_is_committed(make: Callable[..., Keyed]) -> None:

@@ -128,6 +128,22 @@ def test_what_breaks_a_period_is_found(
     assert_found(make(checker), checker, violate, words)
 
 
+def test_a_fetch_does_not_wait_for_more_where_the_log_goes_on_in_a_closed_segment(make: Callable[..., Orders]) -> None:
+    cluster = make(WaitsEnd)
+    log = cluster.log(cluster.leader)
+    log.on_roll = None  # nothing runs beside the test
+    for _ in range(2):
+        log.roll()
+        log.flush_sync()
+        cluster.produce()
+        cluster.until(lambda: log.hw == log.leo)
+    log.roll()
+    assert log.segment_base_offsets == (0, 3, 4, 5)
+    ask = FetchAsk(TP, 3, None, 5_000, 1 << 20, min_bytes=10_000)
+    found = cluster.do(cluster.client.call(Endpoint(f"n{cluster.leader.node_id}", 9092), FETCH, ask, 6_000))
+    assert 0 < len(found.records) < 10_000
+
+
 def test_a_producer_that_was_idle_for_long_enough_may_be_forgotten(make: Callable[..., Orders]) -> None:
     cluster = make(ProducerStateKept)
     node = cluster.follower

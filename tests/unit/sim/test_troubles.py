@@ -13,12 +13,14 @@ from kraftlite.sim.fault_plan import (
     ALL_FAULTS,
     AMBUSHES,
     LEVEL_FAULTS,
+    ONE_TARGET,
     PLACE_FAULTS,
     QUORUM_FAULTS,
     SCENE_FAULTS,
     START_FAULTS,
     SWAP_FAULTS,
     TROUBLES,
+    TWO_TARGETS,
     FaultPlan,
     parse,
 )
@@ -36,6 +38,14 @@ def _drawn(seed: int, shape: Shape = SHAPE) -> list[FaultPlan]:
 def test_every_kind_of_fault_has_what_carries_it_out() -> None:
     drawn_apart = {*PLACE_FAULTS, *START_FAULTS, *SWAP_FAULTS, *QUORUM_FAULTS, *LEVEL_FAULTS}
     assert set(HANDLERS) == {*ALL_FAULTS, *SCENE_FAULTS, *TROUBLES, *AMBUSHES, *drawn_apart}
+
+
+@pytest.mark.parametrize("kind", sorted(HANDLERS))
+def test_every_kind_reads_as_it_is_printed(kind: str) -> None:
+    """A failing seed is told as such lines, and kept in regressions.toml."""
+    targets = 2 if kind in TWO_TARGETS else 1 if kind in ONE_TARGET else 0
+    fault = FaultPlan(at_ms=1, kind=kind, target="2" * (targets > 0), other="3" * (targets > 1), for_ms=3, amount=4)
+    assert parse(str(fault)) == fault
 
 
 def test_every_kind_is_drawn_and_reads_as_it_is_printed() -> None:
