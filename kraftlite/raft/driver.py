@@ -161,9 +161,9 @@ class RaftDriver:
             self.measures.look(clock.now_us(), core.state_name, core.log_end_offset, core.high_watermark)
             self._arm_timer()
         except Exception as error:  # noqa: BLE001 the top of every path into the core: what it asked for is a part of its step
-            self._fail(error)
+            self._fault(error)
 
-    def _fail(self, error: Exception) -> None:
+    def _fault(self, error: Exception) -> None:
         """A disk that fails is a reason in one line, which names the directory. Anything else is a bug, and keeps its stack."""
         self._stopped = True
         self._handed_over.set()
@@ -236,7 +236,7 @@ class RaftDriver:
                 durable = await self.core.metalog.log.flush()
                 self._step(LogFlushed(leo=durable))
         except OSError as error:
-            self._fail(error)
+            self._fault(error)
         finally:
             self._flushing = False
 

@@ -6,7 +6,7 @@ import asyncio
 import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import cast
+from typing import Any, cast
 
 import pytest
 
@@ -31,6 +31,20 @@ class _Door(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         self._relay.carry(self._transport, data)
+
+
+class _Certified:
+    """A connection on which a certificate was shown."""
+
+    def __init__(self, transport: asyncio.Transport, principal: Principal) -> None:
+        self._transport = transport
+        self._principal = principal
+
+    def get_extra_info(self, name: str, default: Any = None) -> Any:
+        return self._principal if name == "principal" else self._transport.get_extra_info(name, default)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._transport, name)
 
 
 @asynccontextmanager
@@ -163,12 +177,11 @@ async def test_without_a_server_the_peer_is_cut() -> None:
     relay.close()
 
 
-async def test_a_peer_that_goes_before_it_is_dialled_leaves_nothing_behind(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_peer_that_goes_before_it_is_dialled_leaves_nothing_behind() -> None:
     async with carried() as (_client, endpoint, _node, _server, relay):
         principal = Principal("User", "CN=two")
         transport, _ = await asyncio.get_running_loop().create_connection(asyncio.Protocol, endpoint.host, endpoint.port)
-        monkeypatch.setattr(transport, "get_extra_info", lambda name, default=None: principal if name == "principal" else default)
-        relay.carry(transport, b"")
+        relay.carry(cast(asyncio.Transport, _Certified(transport, principal)), b"")
         (peer,) = relay._carried
         peer.connection_lost(None)
         await asyncio.sleep(0.05)
