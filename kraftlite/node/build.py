@@ -159,23 +159,28 @@ class Node:
         if self.injector is not None:
             self.injector.close()
         try:
-            if self._begun:
-                if self.broker is not None:
-                    await self.broker.stop(graceful=graceful)
-                if self.controller is not None:
-                    await self.controller.stop()
-                if self.listeners.tls is not None:
-                    self.listeners.tls.stop()
-                await self.loader.stop()
-                await self.raft.stop(graceful=graceful)
-                await self.listeners.close_controller(0)
-            await self._ports.transport.close(0)
-            await self._ports.tasks.cancel_all()
+            try:
+                if self._begun:
+                    await self._stop_parts(graceful=graceful)
+            finally:  # nobody is answered any more, also when a disk has failed on the way
+                await self._ports.transport.close(0)
+                await self._ports.tasks.cancel_all()
         finally:
             self.listeners.release()
             self._locks.release()
             self._ports.tracer.emit(NodeStopped())
             self._stopped.set()
+
+    async def _stop_parts(self, *, graceful: bool) -> None:
+        if self.broker is not None:
+            await self.broker.stop(graceful=graceful)
+        if self.controller is not None:
+            await self.controller.stop()
+        if self.listeners.tls is not None:
+            self.listeners.tls.stop()
+        await self.loader.stop()
+        await self.raft.stop(graceful=graceful)
+        await self.listeners.close_controller(0)
 
     async def wait(self) -> None:
         """Wait until `stop` is done."""

@@ -23,6 +23,7 @@ from kraftlite.node.meta_properties import read_meta_properties
 from kraftlite.node.metrics import register_gauges
 from kraftlite.obs.metrics import Metrics
 from kraftlite.rpc.transport import GrpcTransport
+from kraftlite.runtime.ports import TransportError
 from tests.harness.broker_ports import TestBed
 from tests.harness.node_cluster import MemCluster, MemNode
 
@@ -55,6 +56,22 @@ async def test_bl_24_stopping_a_combined_node_stops_the_broker_first(tmp_path: P
     states = [event.state for event in node.bed.events("broker.state_changed")]
     assert states[-2:] == ["PENDING_CONTROLLED_SHUTDOWN", "SHUTTING_DOWN"]
     assert node.disk.stat("/data/.kafka_cleanshutdown") is not None and not node.bed.faults
+
+
+async def test_a_node_whose_metadata_disk_fails_as_it_stops_leaves_nothing_running(tmp_path: Path) -> None:
+    cluster = MemCluster(tmp_path, controllers=1)
+    await cluster.up()
+    node = cluster.nodes[1]
+    assert node.node is not None
+    stopping = asyncio.ensure_future(node.node.stop(graceful=False))
+    node.disk.inject("sync", path="__cluster_metadata", times=None)
+    await cluster.until(stopping.done, "the node to stop")
+    with pytest.raises(OSError, match="__cluster_metadata"):
+        await stopping
+    assert not [task for task in node.bed.tasks.running if not task.done()]
+    caller = cluster.network.transport("elsewhere")
+    with pytest.raises(TransportError):
+        await caller.call(Endpoint("n1", 9093), NODE_STATUS, NodeStatusRequest(), 1_000)
 
 
 async def test_bl_07_clients_come_last_and_followers_before_unfencing(tmp_path: Path) -> None:
