@@ -37,7 +37,7 @@ from kraftlite.obs.faults import INJECTED, Author
 STOP_TIMEOUT_S = 60.0
 KILL_TIMEOUT_S = 10.0
 """The wait for a process that was killed to be gone."""
-LAUNCH_TIMEOUT_S = 180.0
+LAUNCH_TIMEOUT_S = 120.0
 WITH_THE_PROCESS = tuple(kind for kind in INJECTED if KINDS[kind].family != "network")
 """The faults that end with the process of their node. Those of its links have another end, which lasts."""
 OTHERS_TIMEOUT_S = 300.0
