@@ -39,8 +39,8 @@ async def scenario() -> None:
             pass
         late.connect_ex(("127.0.0.1", port))
         begin = time.process_time()
-        await asyncio.sleep(0.5)
-        assert time.process_time() - begin < 0.25, "the loop spins"
+        await asyncio.sleep(1)
+        assert time.process_time() - begin < 0.5, "the loop spins"
         await good.call(3, 9, METADATA_ALL)
         for fd in taken:
             os.close(fd)

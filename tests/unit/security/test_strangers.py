@@ -19,7 +19,7 @@ from kraftlite.security.plain import PlainServer
 from kraftlite.security.scram import ScramServer, credential_from, salted_password, user_identity
 
 NOW_MS = 1_700_000_000_000
-LOOP_S = 0.1
+LOOP_S = 0.3
 """The promise of docs/ROBUSTNESS.md."""
 CREDENTIAL = credential_from("SCRAM-SHA-256", salted_password("SCRAM-SHA-256", "secret", b"salt", 4096), b"salt", 4096)
 

@@ -109,8 +109,8 @@ def test_sockets_of_a_paused_process_are_read_after_it_and_do_not_keep_the_loop_
             loop.call_soon(seen.append, b"held", context=context)
             loop.call_later(0.001, seen.append, b"timer", context=context)
             busy_from = time.thread_time()
-            await asyncio.sleep(0.2)
-            assert time.thread_time() - busy_from < 0.1, "the loop polled a socket that nobody reads"
+            await asyncio.sleep(1)
+            assert time.thread_time() - busy_from < 0.5, "the loop polled a socket that nobody reads"
             assert seen == []
             loop.resume(1)
             await turns()
