@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import math
+import struct
+
 
 def java_double(value: float) -> str:
     """A double as Java prints it: 1024.0, 1.048576E7."""
@@ -16,3 +19,18 @@ def java_double(value: float) -> str:
         if float(f"{mantissa}e{exponent}") == value:
             break
     return f"{mantissa}E{int(exponent)}"
+
+
+def java_float(value: float) -> str:
+    """A float of 32 bits as Java prints it: by the fewest digits that name it."""
+    if not math.isfinite(value):
+        return java_double(value)
+    text = ""
+    for digits in range(1, 10):
+        text = f"{value:.{digits}g}"
+        try:
+            if struct.pack(">f", float(text)) == struct.pack(">f", value):
+                break
+        except OverflowError:
+            continue  # rounded up beyond the largest one
+    return java_double(float(text))

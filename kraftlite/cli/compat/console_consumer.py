@@ -25,7 +25,7 @@ from kraftlite.cli.compat.tool import (
     whole,
 )
 from kraftlite.cli.target import CONFIG_VARIABLE
-from kraftlite.model.errors import ErrorCode
+from kraftlite.model.errors import ErrorCode, error_code
 from kraftlite.model.limits import MAX_INT64
 
 _POLL_S = 0.1
@@ -103,9 +103,8 @@ def _begin(options: argparse.Namespace) -> int:
     from confluent_kafka import OFFSET_BEGINNING, OFFSET_END
 
     text = options.offset or ("earliest" if options.from_beginning else "latest")
-    text = text.lower() if text.lower() in ("earliest", "latest") else text
-    if text in ("earliest", "latest"):
-        return int(OFFSET_BEGINNING if text == "earliest" else OFFSET_END)
+    if text.lower() in ("earliest", "latest"):
+        return int(OFFSET_BEGINNING if text.lower() == "earliest" else OFFSET_END)
     if not (text.isascii() and text.isdecimal() and int(text) <= MAX_INT64):
         raise UsageError(
             f"The provided offset value '{text}' is incorrect. Valid values are 'earliest', 'latest', or a non-negative long."
@@ -197,9 +196,8 @@ def _ended(error: Any) -> str | None:
     """Tell an error at which the consumer ends; None: it goes on."""
     if error.fatal() or error.name() == "_AUTO_OFFSET_RESET":
         return str(error.str())
-    code = int(error.code())
-    known = ErrorCode(code) if code in ErrorCode._value2member_map_ else None
-    return java_exception(known, str(error.str()).removeprefix("Broker: ")) if known in _ENDS and known is not None else None
+    code = error_code(int(error.code()))
+    return java_exception(code, str(error.str()).removeprefix("Broker: ")) if code in _ENDS else None
 
 
 def _loop(consumer: Any, connection: clients.Connection, shown: _Shown, options: argparse.Namespace) -> None:

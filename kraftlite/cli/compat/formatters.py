@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Mapping
-from decimal import Decimal
 from typing import Any, Final
 from uuid import UUID
 
@@ -12,6 +11,7 @@ from kraftlite.cli.compat.tool import ToolError, UsageError
 from kraftlite.cli.offset_records import formatted_group, formatted_offset
 from kraftlite.cli.transaction_records import formatted
 from kraftlite.model.errors import ApiError
+from kraftlite.model.java_text import java_double, java_float
 
 _FOLDER: Final = "org.apache.kafka.tools.consumer."
 DEFAULT: Final = f"{_FOLDER}DefaultMessageFormatter"
@@ -137,40 +137,6 @@ def _uuid(data: bytes) -> bytes:
         raise Unreadable("Error parsing data into UUID") from None
 
 
-def _java_float(value: float) -> str:
-    """A float of 32 bits as Java's Float.toString writes it: by the fewest digits that name it."""
-    if value != value or value in (float("inf"), float("-inf")):
-        return _java_double(value)
-    for digits in range(1, 10):
-        text = f"{value:.{digits}g}"
-        try:
-            if struct.pack(">f", float(text)) == struct.pack(">f", value):
-                break
-        except OverflowError:
-            continue  # rounded up beyond the largest one
-    return _java_double(float(text))
-
-
-def _java_double(value: float) -> str:
-    """Write it as Java's Double.toString does: 1.0, 1.0E10, NaN."""
-    if value != value:
-        return "NaN"
-    if value in (float("inf"), float("-inf")):
-        return "Infinity" if value > 0 else "-Infinity"
-    sign, digits, exponent = Decimal(repr(value)).as_tuple()
-    assert isinstance(exponent, int)
-    text = "".join(map(str, digits)).rstrip("0") or "0"
-    point = 1 if value == 0 else len(digits) + exponent  # the number is 0.TEXT by 10 to this power
-    minus = "-" if sign else ""
-    if value == 0:
-        return f"{minus}0.0"
-    if 1e-3 <= abs(value) < 1e7:
-        whole = text[:point].ljust(point, "0") if point > 0 else "0"
-        rest = text[point:] if point > 0 else "0" * -point + text
-        return f"{minus}{whole}.{rest or '0'}"
-    return f"{minus}{text[0]}.{text[1:] or '0'}E{point - 1}"
-
-
 _DESERIALIZERS: Final[Mapping[str, Callable[[bytes], bytes]]] = {
     "StringDeserializer": bytes,
     "ByteArrayDeserializer": bytes,
@@ -178,8 +144,8 @@ _DESERIALIZERS: Final[Mapping[str, Callable[[bytes], bytes]]] = {
     "ShortDeserializer": _number("ShortDeserializer", ">h"),
     "IntegerDeserializer": _number("IntegerDeserializer", ">i"),
     "LongDeserializer": _number("LongDeserializer", ">q"),
-    "FloatDeserializer": _number("FloatDeserializer", ">f", _java_float),
-    "DoubleDeserializer": _number("DoubleDeserializer", ">d", _java_double),
+    "FloatDeserializer": _number("FloatDeserializer", ">f", java_float),
+    "DoubleDeserializer": _number("DoubleDeserializer", ">d", java_double),
     "BooleanDeserializer": _boolean,
     "UUIDDeserializer": _uuid,
 }

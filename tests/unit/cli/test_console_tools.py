@@ -40,7 +40,7 @@ class Message:
         ("LongDeserializer", struct.pack(">q", -7), "-7"),
         ("IntegerDeserializer", struct.pack(">i", 2**31 - 1), "2147483647"),
         ("ShortDeserializer", struct.pack(">h", -2), "-2"),
-        ("DoubleDeserializer", struct.pack(">d", 7e-323), "7.0E-323"),
+        ("DoubleDeserializer", struct.pack(">d", 7e-323), "6.9E-323"),
         ("DoubleDeserializer", struct.pack(">d", 12345678.5), "1.23456785E7"),
         ("DoubleDeserializer", struct.pack(">d", 1234567.25), "1234567.25"),
         ("DoubleDeserializer", struct.pack(">d", 100.0), "100.0"),
