@@ -26,7 +26,7 @@ def java_float(value: float) -> str:
     if not math.isfinite(value):
         return java_double(value)
     text = ""
-    for digits in range(1, 10):
+    for digits in range(2, 10):  # two at least, so that the smallest is 1.4E-45
         text = f"{value:.{digits}g}"
         try:
             if struct.pack(">f", float(text)) == struct.pack(">f", value):

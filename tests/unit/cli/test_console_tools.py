@@ -50,6 +50,7 @@ class Message:
         ("DoubleDeserializer", struct.pack(">d", float("-inf")), "-Infinity"),
         ("DoubleDeserializer", struct.pack(">d", float("nan")), "NaN"),
         ("FloatDeserializer", struct.pack(">f", 0.1), "0.1"),
+        ("FloatDeserializer", struct.pack(">I", 1), "1.4E-45"),
         ("FloatDeserializer", struct.pack(">f", 3.4028235e38), "3.4028235E38"),
         ("FloatDeserializer", struct.pack(">f", 16777216.0), "1.6777216E7"),
         ("BooleanDeserializer", b"\1", "true"),
