@@ -264,7 +264,7 @@ class BrokerLifecycleCore:
             case BeginControlledShutdown():
                 self._begin_controlled_shutdown(now_ms)
             case BeginShutdown():
-                self._move(BrokerState.SHUTTING_DOWN, "asked to stop")
+                self._move(BrokerState.SHUTTING_DOWN, "stopped without waiting for the controller")
             case DirectoryFailed(directory_id):
                 if directory_id not in self._offline:
                     self._offline[directory_id] = now_ms + self._config.log_dir_failure_timeout_ms

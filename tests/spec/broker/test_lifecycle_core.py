@@ -422,6 +422,7 @@ def test_metadata_that_is_applied_before_the_broker_runs_is_not_news() -> None:
 
 def test_a_finished_broker_does_nothing_more() -> None:
     broker = running()
-    broker.step(BeginShutdown())
+    (change,) = broker.step(BeginShutdown())
+    assert change == StateChanged(BrokerState.RUNNING, BrokerState.SHUTTING_DOWN, "stopped without waiting for the controller")
     assert broker.core.next_deadline_ms() is None
     assert broker.step(ReadyToUnfence()) == () and broker.step(Tick()) == ()
