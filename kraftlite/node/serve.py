@@ -54,8 +54,6 @@ def run(config_path: str | None, overrides: Mapping[str, str] | None = None) -> 
 
 def preload() -> None:
     """Import everything that nodes import late, for a process that is about to fork into several of them."""
-    import grpc.aio  # noqa: F401
-
     import kraftlite.broker.server
     import kraftlite.node.host
     import kraftlite.rpc.client

@@ -10,6 +10,11 @@ from kraftlite.model.limits import KIB, MIB, RPC_MAX_MESSAGE_BYTES, RPC_MAX_REQU
 # gRPC's core writes its own lines to standard error; what they say reaches us as errors too.
 os.environ.setdefault("GRPC_VERBOSITY", "NONE")
 
+# At a fork, also one for another program (`subprocess` with a `preexec_fn`, as PySpark starts its JVM), gRPC's core would stop
+# all its threads, start them again, and now and then abort the process (grpc/grpc#37259). No connection of ours is used behind
+# a fork.
+os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")
+
 Options = tuple[tuple[str, int | str], ...]
 
 ERROR_KEY: Final = "kraftlite-error"

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import os
 import time
 from collections.abc import AsyncIterator, Callable
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -225,7 +224,6 @@ def header_of(cluster: LocalCluster) -> Header:
 @asynccontextmanager
 async def watching(whom: Whom) -> AsyncIterator[Watcher]:
     """A watcher with the connections to the nodes. Raises LocalError when there is no cluster."""
-    os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")  # nodes are started from here, as programs of their own
     async with whom.connect() as transport:
         watcher = Watcher(whom, transport)
         try:

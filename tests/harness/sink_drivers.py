@@ -32,7 +32,7 @@ def until(what: str, check: Callable[[], Any], told: Callable[[], str] = str) ->
     deadline = time.monotonic() + LIMIT_S
     while not (found := check()):
         assert time.monotonic() < deadline, f"never seen: {what}; {told()}"
-        time.sleep(0.01)
+        time.sleep(0.05)
     return found
 
 
