@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import json
 import logging
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -154,8 +155,8 @@ def together(ranges: Sequence[Range], offsets: int = SMALL_OFFSETS) -> list[list
 
 
 def _parts(size: int, total: int, tasks: int) -> int:
-    """Its share of the tasks, rounded half up; at least one, and never more than it has offsets."""
-    return min(max((2 * size * tasks + total) // (2 * total), 1), size)
+    """Its share of the tasks, rounded half up in doubles, as Spark's; at least one, and never more than it has offsets."""
+    return min(max(math.floor(size / total * tasks + 0.5), 1), size)
 
 
 def _cut(whole: Range, parts: int) -> list[Range]:

@@ -142,6 +142,7 @@ def spark_min_partitions(sizes: list[int], least: int) -> list[list[int]]:
 @example([5, 5], 5)  # two and a half each: rounded up
 @example([100, 1, 1], 4)  # what is left whole does not count among the others
 @example([10, 14], 2)
+@example([11, 15], 13)  # seven and a half, and a little less in doubles
 def test_min_partitions_as_spark(sizes: list[int], least: int) -> None:
     ranges = [Range(TopicPartition("t", index), 100, 100 + size) for index, size in enumerate(sizes)]
     if len(sizes) >= least:
