@@ -12,7 +12,7 @@ from typing import Final
 from kraftlite.client.errors import ClientError
 from kraftlite.client.kafka_client import KafkaClient
 from kraftlite.exactly_once.protocol_core import Fate
-from kraftlite.exactly_once.reading import DecisionReader, as_record, fate_of
+from kraftlite.exactly_once.reading import DecisionReader, as_record, fate_of, is_decided
 from kraftlite.exactly_once.records import DECISIONS_PARTITION, Decision, Entry, Marker, marker_partition
 from kraftlite.exactly_once.state_topic import broker_limit, ensure_state_topic
 from kraftlite.log.batch import Record, build_batch
@@ -34,6 +34,8 @@ class KafkaCluster:
     timeout_ms: int
     reader: DecisionReader | None = None
     """Kept by whoever decides about several batches of one query."""
+    since_ms: int | None = None
+    """Wall clock: no decision of this run is older. None: nobody knows."""
 
     def take_over(self, transactional_id: str) -> Producer:
         return self._take_over(transactional_id, self.timeout_ms if "/" in transactional_id else self._driver_timeout_ms())
@@ -42,6 +44,10 @@ class KafkaCluster:
         partitions = len(ensure_state_topic(self.client, self.topic))
         tp = TopicPartition(self.topic, marker_partition(marker.query, marker.task, partitions))
         return tp.partition, self._write(transactional_id, producer, tp, as_record(marker))
+
+    def decided(self, query: str, batch: int, run: str) -> bool:
+        ensure_state_topic(self.client, self.topic)
+        return is_decided(self.client, self.topic, query, batch, run, self.since_ms)
 
     def last_decision(self, query: str) -> Decision | None:
         ensure_state_topic(self.client, self.topic)

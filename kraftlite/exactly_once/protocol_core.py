@@ -1,7 +1,8 @@
 """The output of a batch becomes visible exactly once: it is staged by tasks, decided by a driver, ended, and healed.
 
 **Stage.** An attempt of a task takes over the task's transactional id, writes its rows in one transaction, behind them a marker,
-and leaves the transaction open. A task never commits one; an attempt that fails aborts what it has written.
+and leaves the transaction open. A task never commits one; an attempt that fails aborts what it has written. One that finds,
+behind taking over, that its run has been decided writes nothing: nobody would end its transaction, which holds readers back.
 
 **Decide.** The driver takes over the query's own id, which fences the drivers before it, and reads the query's last decision. For
 a batch that nobody has decided, it records the transactions that make it up. Only then it **ends** them. So rows become visible
@@ -45,6 +46,10 @@ class Cluster(Protocol):
         """Write a marker in the producer's open transaction. Returns its partition of the state topic, and its offset."""
         ...
 
+    def decided(self, query: str, batch: int, run: str) -> bool:
+        """Return whether a decision of this run about the batch has been written, be it committed or not."""
+        ...
+
     def last_decision(self, query: str) -> Decision | None:
         """The newest decision that was committed. The driver's id has been taken over before."""
         ...
@@ -74,6 +79,10 @@ class SplitChanged(CommitFailed):
     """Some of the batch is committed, and is not what this run has staged: only a run with the old options can complete it."""
 
 
+class TooLate(CommitFailed):
+    """An attempt of a task begins to stage when its run has been decided with another one: a zombie, or a slow twin."""
+
+
 class Staging:
     """One attempt of a task: `begin` before its first row, `mark` when its last one is acknowledged. No rows: neither. `abort` is
     for an attempt that has failed, and reports nothing."""
@@ -85,9 +94,16 @@ class Staging:
         self._producer: Producer | None = None
 
     def begin(self) -> Producer:
-        """Fence the attempts before this one, and return what stamps the rows."""
-        self._producer = self._cluster.take_over(self.transactional_id)
-        return self._producer
+        """Fence the attempts before this one, and return what stamps the rows. Raises TooLate. A driver that decides behind the
+        look for its decision finds this attempt's transaction in the place of the one that it was told of, and fails."""
+        producer = self._cluster.take_over(self.transactional_id)
+        if self._cluster.decided(self._query, self._batch, self._run):
+            raise TooLate(
+                f"batch {self._batch} of {self._query}: it has been decided with another attempt of task {self._task}, and this "
+                "one writes nothing"
+            )
+        self._producer = producer
+        return producer
 
     def mark(self, rows: int, fingerprint: str) -> Entry:
         """End the staging, and leave the transaction open."""

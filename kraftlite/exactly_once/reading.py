@@ -123,6 +123,33 @@ def _check_marker(tp: TopicPartition, stored: Stored, query: str, batch: int, en
         raise StateLost(f"{tp} at {entry.marker_offset}: this is not the marker that {entry.transactional_id} wrote there")
 
 
+def is_decided(client: KafkaClient, topic: str, query: str, batch: int, run: str, since_ms: int | None = None) -> bool:
+    """Return whether a decision of this run about the batch was written, be it committed or not. `since_ms`: wall clock; older
+    records are not looked at. Raises StateLost for one that cannot be read."""
+    tp = TopicPartition(topic, DECISIONS_PARTITION)
+    start = client.list_offsets({tp: EARLIEST if since_ms is None else since_ms}, read_committed=False)[tp].offset
+    if start < 0:
+        return False  # nothing is as young as that
+    end = client.list_offsets({tp: LATEST}, read_committed=False)[tp].offset
+    key = query.encode()
+    for stored in scan(client, tp, start, end):
+        if stored.ends is not None or not stored.header.is_transactional:
+            continue
+        for offset, record in stored.records():
+            if record.key == key and record.value is not None:
+                found = _decoded(tp, offset, record)
+                if isinstance(found, Decision) and (found.batch, found.run) == (batch, run):
+                    return True
+    return False
+
+
+def _decoded(tp: TopicPartition, offset: int, record: Record) -> Decision | Marker | None:
+    try:
+        return decode(record.key, record.value)
+    except ValueError as error:
+        raise StateLost(f"{tp} at {offset}: {error}") from error
+
+
 @dataclass(slots=True)
 class DecisionReader:
     """The newest committed decision of one query. Reads what has come since it was last asked."""
@@ -160,10 +187,7 @@ class DecisionReader:
         for offset, record in stored.records():
             if record.key != key:
                 continue
-            try:
-                found = decode(record.key, record.value)
-            except ValueError as error:
-                raise StateLost(f"{tp} at {offset}: {error}") from error
+            found = _decoded(tp, offset, record)
             if isinstance(found, Marker):
                 raise StateLost(f"{tp} at {offset}: a marker among the decisions")
             self._pending[header.producer_id] = found

@@ -7,6 +7,7 @@ Source: SX-01 to SX-04.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from itertools import count
@@ -16,7 +17,8 @@ import pytest
 from kraftlite.client.admin import alter_configs
 from kraftlite.client.cluster import ClusterClient
 from kraftlite.client.errors import ClientError
-from kraftlite.exactly_once.protocol_core import CommitFailed, Overtaken, SplitChanged
+from kraftlite.client.transactions import list_transactions
+from kraftlite.exactly_once.protocol_core import CommitFailed, Overtaken, SplitChanged, TooLate
 from kraftlite.exactly_once.records import DECISIONS_PARTITION, STATE_TOPIC, driver_id
 from kraftlite.model.messages.choices import AlterConfigOp, ConfigResourceType
 from kraftlite.testing import SyncCluster
@@ -107,6 +109,24 @@ def test_sx_03_row_4_a_task_that_is_fenced_writes_nothing(driver: Callable[..., 
     assert seen(again) == ROWS
 
 
+def test_sx_03_row_16_an_attempt_that_comes_behind_the_commit_opens_nothing(
+    cluster: SyncCluster, driver: Callable[..., Driver]
+) -> None:
+    """It would hold readers of committed records back until its timeout: nobody ends it. By its driver's clock, too."""
+    mine = driver()
+    mine.commit(mine.stage_all(SPLIT))
+    for since_ms in (None, time.time_ns() // 1_000_000 - 60_000):
+        mine.cluster.since_ms = since_ms
+        with pytest.raises(TooLate, match=f"batch 0 of {mine.query}: it has been decided with another attempt of task 1"):
+            mine.staging(1).begin()
+    with ClusterClient(mine.client.settings) as client:
+        found = list_transactions(client, states=("Ongoing",))
+    assert [it for it in found if mine.query in it.transactional_id] == []
+    mine.cluster.since_ms = time.time_ns() // 1_000_000 + 60_000
+    mine.staging(1).begin()  # a decision that is older than the run is none of this run's
+    assert values(cluster.bootstrap_servers, mine.topic) == ROWS
+
+
 # --- drivers
 
 
@@ -131,8 +151,9 @@ def test_sx_03_rows_5_to_9_a_driver_dies_at_every_call(driver: Callable[..., Dri
     following = driver(batch=1)
     following.commit(following.stage_all((("x",),)))
     assert seen(following) == [*ROWS, "x"]
+    old = driver()
     with pytest.raises(Overtaken, match="batch 1 has been decided already"):
-        again.commit(again.stage_all(SPLIT))
+        old.commit(old.stage_all(SPLIT))
     assert seen(again) == [*ROWS, "x"]
 
 
@@ -183,7 +204,8 @@ def test_sx_03_row_12_an_old_driver_goes_on_beside_the_new_one(driver: Callable[
     with pytest.raises((CommitFailed, ClientError)):
         old.commit(staged, Dying(old.cluster, at, then=between))
     assert seen(new) == ROWS
-    old.commit(old.stage_all(SPLIT))
+    again = driver()
+    again.commit(again.stage_all(SPLIT))
     assert seen(new) == ROWS
 
 

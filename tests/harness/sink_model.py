@@ -24,6 +24,8 @@ Rows = tuple[str, ...]
 Split = tuple[Rows, ...]
 """The rows of each task."""
 
+AGAIN = -1
+"""The attempt, of a task or the driver, of a run of its own that comes when all others are dead."""
 OPEN, COMMITTED, ABORTED = "open", "committed", "aborted"
 
 
@@ -93,6 +95,9 @@ def carried_out(cluster: Cluster, call: Call, core: ModuleType) -> Iterator[tupl
     if call.method == "take_over":
         found = cluster.fenced(arguments[0])
         yield found, Producer(1, found.epoch(arguments[0]))
+    elif call.method == "decided":
+        query, batch, run = arguments
+        yield cluster, any((it.query, it.batch, it.run) == (query, batch, run) for _name, _epoch, it in cluster.decisions)
     elif call.method == "last_decision":
         yield cluster, cluster.decisions[-1][2] if cluster.decisions else None
     elif call.method == "record":
@@ -254,7 +259,8 @@ class Explorer:
         return self._calls[actor]
 
     def _play(self, actor: Actor) -> Actor | Call:
-        port, run = Port(actor.answers), f"r{actor.driver}"
+        port = Port(actor.answers)
+        run = f"r{actor.driver}" if actor.attempt != AGAIN else f"again-{actor.driver}"
         try:
             if actor.task is None:
                 result = (
@@ -294,6 +300,9 @@ class Explorer:
             return f"driver {committed[0]} has committed, and readers do not see {left}"
         if committed:
             self.outcomes.add("committed")
+            held = [it.name for it in world.cluster.transactions if it.state == OPEN]
+            if held and {it.driver for it in world.actors} == {0} and not any(it.running for it in world.actors):
+                return f"all have ended, driver 0 has committed, and {held} stays open and holds readers back"
         if world.cluster not in self._alone:
             self._alone[world.cluster] = self._stuck(world.cluster)
         return self._alone[world.cluster]
@@ -316,11 +325,11 @@ class Explorer:
     def _run_alone(self, cluster: Cluster, driver: int) -> tuple[Rows, str]:
         staged = []
         for actor in self._tasks(driver):
-            cluster, ended = self._to_its_end(cluster, actor)
+            cluster, ended = self._to_its_end(cluster, actor._replace(attempt=AGAIN))
             if ended.done is None:
                 return cluster.visible, str(ended.failed)
             staged.append(ended.done)
-        cluster, ended = self._to_its_end(cluster, Actor(driver, None, 0, tuple(staged)))
+        cluster, ended = self._to_its_end(cluster, Actor(driver, None, AGAIN, tuple(staged)))
         return cluster.visible, ended.failed or "committed"
 
     def _to_its_end(self, cluster: Cluster, actor: Actor) -> tuple[Cluster, Actor]:

@@ -411,12 +411,12 @@ def test_sx_04_what_a_run_that_died_has_staged_is_aborted_with_the_next_batch(
         with KraftliteWriter(client, settings, staging=own) as writer:
             writer.add(rows_of(value=[f"{query}-{batch}-{task}"]))
             entry = writer.finish().entry
-        return Committed(rows=1, bytes=1, part=Part(query=query, batch=batch, run="r", task=task), entry=entry)
+        return Committed(rows=1, bytes=1, part=Part(query=query, batch=batch, run="r", task=task, drawn_ms=0), entry=entry)
 
     for task in died:
         stage(topic, 0, task)
     stage(f"{topic}-other", 0, 0)
-    idle = Committed(rows=0, bytes=0, part=Part(query=topic, batch=0, run="r", task=1))
+    idle = Committed(rows=0, bytes=0, part=Part(query=topic, batch=0, run="r", task=1, drawn_ms=0))
     commit_staged(settings, [idle, *(stage(topic, 0, task) for task in again)], 0)
     for task in {*died} - {*again}:
         cluster.wait_for_transaction(f"kraftlite-{topic}/{task}", state="Empty")

@@ -19,7 +19,7 @@ from kraftlite.client.errors import ClientError
 from kraftlite.client.settings import ClientSettings
 from kraftlite.exactly_once import protocol_core
 from kraftlite.exactly_once.protocol_core import CommitFailed, SplitChanged, Staging
-from kraftlite.exactly_once.reading import DecisionReader, StateLost, fate_of
+from kraftlite.exactly_once.reading import DecisionReader, StateLost, fate_of, is_decided
 from kraftlite.exactly_once.records import DECISIONS_PARTITION, Decision, Entry, Marker, encode, marker_partition
 from kraftlite.log.batch import Record, iter_batches
 from kraftlite.model.errors import ApiError, ErrorCode
@@ -306,7 +306,7 @@ class Run:
             again.begin()
             return again.mark(len(rows), FINGERPRINT)
 
-        return await carried_out(marked, self._ask, [producer])
+        return await carried_out(marked, self._ask, [producer, False])
 
     # --- the cluster
 
@@ -373,6 +373,9 @@ class Run:
             if self._query.gives_up():
                 raise ClientError(f"{transactional_id}: nobody tells how its transaction has ended")
             await self._query.backoff()
+
+    async def _decided(self, query: str, batch: int, run: str) -> bool:
+        return is_decided(await self._log(DECISIONS_PARTITION), STATE, query, batch, run)
 
     async def _last_decision(self, query: str) -> Decision | None:
         return DecisionReader(query).read(await self._log(DECISIONS_PARTITION), STATE)

@@ -28,6 +28,8 @@ log = logging.getLogger("kraftlite.spark")
 
 STRAYS_MS: Final = 5_000
 """The time that a commit tries at most for each answer about what earlier runs have left: it is done whatever that says."""
+STEPS_MS: Final = 5_000
+"""The driver's wall clock may be set back by so much between a run's beginning and its decision."""
 MAX_READERS: Final = 16
 _readers: dict[tuple[ClientSettings, str, str], DecisionReader] = {}
 """The decisions that this process has read, by cluster, topic and query: the next batch reads on from there."""
@@ -35,12 +37,14 @@ _readers: dict[tuple[ClientSettings, str, str], DecisionReader] = {}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Part:
-    """The part of an output that one attempt of a task makes. `run`: of the whole output, drawn by its driver."""
+    """The part of an output that one attempt of a task makes. `run`: of the whole output, drawn by its driver; `drawn_ms`: when,
+    by that one's wall clock."""
 
     query: str
     batch: int
     run: str
     task: int
+    drawn_ms: int
 
     @property
     def stamp(self) -> str:
@@ -60,7 +64,7 @@ class Committed(WriterCommitMessage):
 
 def staging_of(client: KafkaClient, settings: ExactlyOnce, part: Part) -> Staging:
     """The staging of a task."""
-    cluster = KafkaCluster(client, settings.state_topic, settings.timeout_ms)
+    cluster = KafkaCluster(client, settings.state_topic, settings.timeout_ms, since_ms=part.drawn_ms - STEPS_MS)
     return Staging(cluster, prefix=settings.prefix, query=part.query, batch=part.batch, run=part.run, task=part.task)
 
 

@@ -25,7 +25,7 @@ from kraftlite.client.kafka_client import client_for
 from kraftlite.exactly_once.records import check_name
 from kraftlite.spark.sink.committing import Committed, Part, abort_staged, commit_staged, staging_of
 from kraftlite.spark.sink.options import JOB, sink_settings
-from kraftlite.spark.sink.producing import KraftliteWriter, SinkError, SinkSettings, check_columns
+from kraftlite.spark.sink.producing import KraftliteWriter, SinkError, SinkSettings, check_columns, now_ms
 from kraftlite.spark.workers import settle
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ class BatchWriter(DataSourceArrowWriter):
 
     def __init__(self, settings: SinkSettings) -> None:
         self._settings = settings
-        self._run = str(uuid4())
+        self._run, self._drawn_ms = str(uuid4()), now_ms()
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Committed:
         part = None if self._settings.exactly_once is None else self._part(self._settings.exactly_once.job)
@@ -66,7 +66,7 @@ class BatchWriter(DataSourceArrowWriter):
         query, batch = (job, 0) if streaming is None else streaming
         if streaming is not None and job is not None:
             query = check_name(f"{query}.{job}", f"{JOB} behind the query's id")
-        return Part(query=str(query), batch=batch, run=self._run, task=_partition_id())
+        return Part(query=str(query), batch=batch, run=self._run, task=_partition_id(), drawn_ms=self._drawn_ms)
 
 
 class StreamWriter(DataSourceStreamArrowWriter):
@@ -76,14 +76,14 @@ class StreamWriter(DataSourceStreamArrowWriter):
         if settings.exactly_once is not None and settings.exactly_once.job is not None:
             raise ValueError(f"{JOB}={settings.exactly_once.job!r} is for batches: a stream is known by its query's id")
         self._settings = settings
-        self._run = str(uuid4())
+        self._run, self._drawn_ms = str(uuid4()), now_ms()
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Committed:
         streaming = _streaming()
         if streaming is None:
             raise RuntimeError(f"Spark does not tell {QUERY_ID} and {BATCH_ID}: a stream's writer is for its tasks only")
         query, batch = streaming
-        part = Part(query=query, batch=batch, run=self._run, task=_partition_id())
+        part = Part(query=query, batch=batch, run=self._run, task=_partition_id(), drawn_ms=self._drawn_ms)
         stamp = part.stamp if self._settings.stamped else None
         exactly = None if self._settings.exactly_once is None else part
         return write_task(self._settings, iterator, turn=part.task + batch, stamp=stamp, part=exactly)

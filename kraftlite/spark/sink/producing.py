@@ -117,7 +117,7 @@ def check_columns(columns: Sequence[tuple[str, str]], topic: str | None) -> None
             raise ValueError(f"{name} attribute unsupported type {found[name]}. {name} must be a(n) {' or '.join(allowed)}")
 
 
-def _now_ms() -> int:
+def now_ms() -> int:
     return time.time_ns() // 1_000_000
 
 
@@ -146,7 +146,7 @@ class KraftliteWriter:
         turn: int = 0,
         stamp: str | None = None,
         staging: Staging | None = None,
-        now_ms: Callable[[], int] = _now_ms,
+        clock: Callable[[], int] = now_ms,
     ) -> None:
         self._client = client
         self._settings = settings
@@ -155,7 +155,7 @@ class KraftliteWriter:
         self._staging = staging
         self._fingerprint = Fingerprint()
         self._in_transaction: set[TopicPartition] = set()
-        self._now_ms = now_ms
+        self._clock = clock
         self._codec = codecs.CODECS_BY_NAME[settings.client.compression]
         self._counts: dict[str, int] = {}
         self._turns: dict[str, int] = {}
@@ -302,15 +302,15 @@ class KraftliteWriter:
         if places.size and int(places.min()) != int(places.max()):
             table, places, numbers = table.take(pa.array(order)), places[order], numbers[order]
         edges = [0, *(np.flatnonzero(np.diff(places)) + 1).tolist(), places.size]
-        now_ms = self._now_ms()
+        stamped_ms = self._clock()
         return {
             self._targets[int(places[low])]: self._encode_one(
-                self._targets[int(places[low])], table.slice(low, high - low), numbers[low:high], now_ms
+                self._targets[int(places[low])], table.slice(low, high - low), numbers[low:high], stamped_ms
             )
             for low, high in pairwise(edges)
         }
 
-    def _encode_one(self, tp: TopicPartition, rows: Any, numbers: Indexes, now_ms: int) -> list[EncodedBatch]:
+    def _encode_one(self, tp: TopicPartition, rows: Any, numbers: Indexes, stamped_ms: int) -> list[EncodedBatch]:
         stamp = None
         if self._stamp is not None:
             stamp = (BATCH_HEADER, pc.binary_join_element_wise(self._stamp, pa.array(numbers).cast(pa.string()), "/"))
@@ -319,7 +319,7 @@ class KraftliteWriter:
         try:
             found = encode_records(
                 rows,
-                timestamp_ms=now_ms,
+                timestamp_ms=stamped_ms,
                 max_batch_bytes=self._settings.client.max_request_bytes,
                 producer_id=producer_id,
                 producer_epoch=epoch,

@@ -29,9 +29,9 @@ ORDER = Bounds(splits=((("a", "b"),), (("b", "a"),)))
 @pytest.mark.parametrize(
     ("bounds", "ends"),
     [
-        (ALONE, {"Refused", "CommitFailed", "committed"}),
+        (ALONE, {"Refused", "CommitFailed", "TooLate", "committed"}),
         (TWO, {"Refused", "CommitFailed", "committed"}),
-        (TWINS, {"Refused", "CommitFailed", "committed"}),
+        (TWINS, {"Refused", "CommitFailed", "TooLate", "committed"}),
         (SHORT_TIMEOUT, {"Refused", "CommitFailed", "committed"}),
         (SPLIT, {"Refused", "CommitFailed", "SplitChanged", "committed"}),
         (FEWER, {"Refused", "CommitFailed", "SplitChanged", "committed"}),
@@ -43,7 +43,8 @@ ORDER = Bounds(splits=((("a", "b"),), (("b", "a"),)))
 )
 def test_sx_03_rows_are_seen_once_whatever_happens(bounds: Bounds, ends: set[str]) -> None:
     """Two drivers, twins of tasks, transactions that time out, answers that are lost, and death at every call: nobody ever sees
-    a row twice or one that nobody has decided, a commit that returns is complete and stays so, and a run alone completes it."""
+    a row twice or one that nobody has decided, a commit that returns is complete and stays so, nothing stays open behind it, and
+    a run alone completes it."""
     explorer = Explorer(bounds)
     assert explorer.broken() is None
     assert explorer.outcomes == ends, "the bounds do not hold what they are for"
@@ -61,7 +62,10 @@ END = """    _end(cluster, f"batch {batch} of {query}", [entry for entry in entr
 LOOK = """            fate = cluster.fate(last.query, last.batch, old)
             fenced.append(old.task)
 """
+LATE = """        if self._cluster.decided(self._query, self._batch, self._run):
+"""
 MUTANTS = {
+    "a task that comes too late stages": (LATE, "        if False:\n", ALONE),
     "the decision comes after the end": (RECORD + END, END + RECORD, TWO),
     "nothing is decided": (RECORD, "", TWO),
     "a task commits": (
@@ -104,8 +108,8 @@ MUTANTS = {
         TWO,
     ),
     "an attempt goes on with what it was given": (
-        "        self._producer = self._cluster.take_over(self.transactional_id)\n",
-        "        self._producer = Producer(1, 0)\n",
+        "        producer = self._cluster.take_over(self.transactional_id)\n",
+        "        producer = Producer(1, 0)\n",
         TWO,
     ),
 }

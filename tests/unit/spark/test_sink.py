@@ -189,7 +189,7 @@ def test_sx_01_reports_are_those_of_one_run() -> None:
             batch.commit(messages)
     stream = sink_writer({**EXACTLY, "topic": "t"}, schema("value string"), streaming=True)
     with pytest.raises(CommitFailed, match="not those of one run of batch 7"):
-        stream.commit([Committed(rows=0, bytes=0, part=Part(query="q", batch=6, run="r", task=0))], 7)
+        stream.commit([Committed(rows=0, bytes=0, part=Part(query="q", batch=6, run="r", task=0, drawn_ms=0))], 7)
 
 
 def test_a_streams_writer_is_for_a_streams_tasks() -> None:
