@@ -83,7 +83,7 @@ def test_to_02_a_data_directory_that_cannot_be_read_does_not_keep_the_others_fro
     assert formatted(disk, server, ignore_formatted=True) == [lines[0], "All of the log directories are already formatted."]
     disk = MemDisk()
     disk.write_file_atomically("/m", b"")
-    with pytest.raises(StorageError, match="^/m is not a directory"):
+    with pytest.raises(StorageError, match=r"^/m is not a directory"):
         formatted(disk, server)
 
 
