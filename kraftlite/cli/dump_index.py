@@ -42,6 +42,8 @@ def dump(path: Path, report: Report) -> None:
                 "lastStableOffset": stable,
             }
             report.line(" ".join(f"{key}: {value}" for key, value in facts.items()), facts)
+            if version != 0:
+                report.problem(f"Found version {version} in {path.name}; known is 0, so this is damage or a later format")
     else:
         _positions(path, rows, report)
 
@@ -51,6 +53,8 @@ def _positions(path: Path, rows: list[tuple[Any, ...]], report: Report) -> None:
     log = path.with_suffix(".log")
     last: tuple[int, int] | None = None
     for row in rows:
+        if last is not None and row == (0, 0):
+            return  # the unused rest of a preallocated index
         if path.suffix == ".index":
             pair = (base + row[0], row[1])
             shown = (f"offset: {pair[0]} position: {pair[1]}", {"offset": pair[0], "position": pair[1]})
@@ -60,8 +64,6 @@ def _positions(path: Path, rows: list[tuple[Any, ...]], report: Report) -> None:
         if report.entries:
             report.line(*shown)
         if last is not None and (pair[0] <= last[0] or pair[1] < last[1]):
-            if pair == (base, 0) or row == (0, 0):
-                return  # the unused rest of a preallocated index
             report.problem(f"Found an entry out of order in {path.name}: {pair} follows {last}")
         last = pair
         if path.suffix == ".index":
@@ -71,6 +73,9 @@ def _positions(path: Path, rows: list[tuple[Any, ...]], report: Report) -> None:
 def _check_position(path: Path, log: Path, offset: int, position: int, report: Report) -> None:
     try:
         with log.open("rb") as file:
+            if position < 0:
+                report.problem(f"Index mismatch in {path.name}: offset {offset} at position {position}, which no log has")
+                return
             file.seek(position)
             head = file.read(HEADER_BYTES)
     except FileNotFoundError:

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from kraftlite.coordinator.records import (
+    FLEXIBLE_VERSION,
     OFFSET_VALUE_WITH_EXPIRY,
     GroupKey,
     MemberValue,
@@ -22,6 +23,7 @@ from kraftlite.coordinator.records import (
     readable,
 )
 from kraftlite.model.errors import ApiError
+from kraftlite.model.ids import uuid_to_str
 from kraftlite.protocol.primitives import INT16
 from kraftlite.protocol.reader import Reader
 
@@ -87,7 +89,19 @@ def _offset(raw: bytes) -> dict[str, Any]:
     found |= {"metadata": committed.metadata, "commitTimestamp": committed.commit_ms}
     if version == OFFSET_VALUE_WITH_EXPIRY:
         found["expireTimestamp"] = -1 if committed.expire_ms is None else committed.expire_ms
-    return found
+    topic_id = _topic_id(raw) if version >= FLEXIBLE_VERSION else None
+    return found if topic_id is None else {**found, "topicId": topic_id}
+
+
+@readable
+def _topic_id(raw: bytes) -> str | None:
+    """Of an offset that Apache Kafka 4.2 or later has committed (KIP-848), in a tagged field; None: it has none."""
+    reader = Reader(raw, flexible=True)
+    for field in (reader.int16, reader.int64, reader.int32, reader.string, reader.int64):
+        field()
+    data = reader.tagged().get(0)
+    found = None if data is None else Reader(data, flexible=True).uuid()
+    return None if found is None or not found.int else uuid_to_str(found)
 
 
 def _group(raw: bytes, *, read: bool = True) -> dict[str, Any]:

@@ -44,6 +44,8 @@ def _record(argument: str, random_bytes: Callable[[int], bytes]) -> UserScramCre
         raise ValueError("You must supply 'name' to add-scram")
     if not given["name"]:
         raise ValueError("The 'name' of add-scram must not be empty")
+    if given.get("password") == "":
+        raise ValueError("The 'password' of add-scram must not be empty")
     salt = _unbase64(given["salt"], "salt") if "salt" in given else random_bytes(_SALT_BYTES)
     iterations = _iterations(given.get("iterations", str(MIN_ITERATIONS)))
     salted = _salted_password(mechanism, given, salt)

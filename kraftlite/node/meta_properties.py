@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Final
 from uuid import UUID
 
+from kraftlite.config.properties import format_properties, parse_properties
 from kraftlite.model.ids import NodeId, is_reserved_uuid, uuid_from_str, uuid_to_str
 from kraftlite.model.limits import KIB, MAX_INT32
 from kraftlite.runtime.ports import Disk
@@ -37,7 +38,14 @@ class MetaProperties:
         }
 
     def encode(self) -> bytes:
-        return ("#\n" + "".join(f"{key}={value}\n" for key, value in sorted(self.to_map().items()))).encode()
+        """Write Java's properties: Kafka reads the bytes as Latin-1, so what is not ASCII is escaped."""
+        text = "#\n" + format_properties(dict(sorted(self.to_map().items())))
+        return "".join(it if it.isascii() else _escaped(it) for it in text).encode("ascii")
+
+
+def _escaped(character: str) -> str:
+    units = character.encode("utf-16-be")
+    return "".join(f"\\u{units[at : at + 2].hex()}" for at in range(0, len(units), 2))
 
 
 def path_in(directory: str) -> str:
@@ -54,13 +62,11 @@ def read_meta_properties(disk: Disk, directory: str) -> MetaProperties | None:
         data = disk.read_file(path)
     except (FileNotFoundError, NotADirectoryError):
         return None
-    values: dict[str, str] = {}
-    for line in data.decode("utf-8", errors="replace").splitlines():
-        text = line.strip()
-        if text and not text.startswith(("#", "!")):
-            key, _, value = text.partition("=")
-            values[key.strip()] = value.strip()
-    return _parse(path, values)
+    try:
+        found_properties = parse_properties(data.decode("utf-8", errors="replace"))
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}") from None
+    return _parse(path, {it.key: it.value.strip() for it in found_properties})
 
 
 def _shown(text: str) -> str:

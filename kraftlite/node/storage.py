@@ -1,8 +1,9 @@
 """The storage of a node: formatting, describing and verifying its directories.
 
-What formatting writes: `meta.properties` in every directory; on a controller, before it, the bootstrap snapshot
-`__cluster_metadata-0/00000000000000000000-0000000000.checkpoint`, whose first record is the `metadata.version`. Where the voters
-are in the log, that snapshot has the voters instead, and the records are in `bootstrap.checkpoint`.
+What formatting writes: `meta.properties` in every directory; on a controller, before it, `bootstrap.checkpoint` with the first
+records of the cluster, which begin with the `metadata.version`, and the bootstrap snapshot
+`__cluster_metadata-0/00000000000000000000-0000000000.checkpoint`. That has the voters where they are in the log, and else the
+records once more: a directory without a log or a snapshot waits for others, and Apache Kafka reads the first file alone.
 Source: KIP-631, KIP-853, KIP-858; BL-14, TO-01 to TO-06, DQ-22, DQ-23.
 """
 
@@ -58,7 +59,7 @@ from kraftlite.raft.snapshots import (
 )
 from kraftlite.runtime.ports import Disk
 
-LEGACY_BOOTSTRAP: Final = "bootstrap.checkpoint"
+BOOTSTRAP_FILE: Final = "bootstrap.checkpoint"
 
 
 class StorageError(Exception):
@@ -128,9 +129,10 @@ def format_directories(
         )
     level = _release(release_version, features or {})
     records = (*bootstrap_records(level, features or {}), *_credentials(level, add_scram))
-    empty = _unformatted(disk, config, cluster_id, ignore_formatted)
+    empty, broken = _unformatted(disk, config, cluster_id, ignore_formatted)
+    told = [f"I/O error trying to read log directory {it}. Ignoring..." for it in broken]
     if not empty:
-        return ["All of the log directories are already formatted."]
+        return [*told, "All of the log directories are already formatted."]
     rng = host_entropy() if entropy is None else entropy
     now_ms = HostClock().wall_ms() if wall_ms is None else wall_ms
     absent = [path for directory in empty for path in _not_there(disk, directory)]
@@ -154,7 +156,7 @@ def format_directories(
     if forming is not None and forming.voters is not None:
         metadata = "dynamic metadata" if forming.directory_id is None else "dynamic metadata voter"
     kinds = {directory: metadata if directory == config.metadata_log_dir else "data" for directory in empty}
-    return [f"Formatting {kinds[it]} directory {it} with {METADATA_VERSION} {level.name}." for it in empty]
+    return [*told, *(f"Formatting {kinds[it]} directory {it} with {METADATA_VERSION} {level.name}." for it in sorted(empty))]
 
 
 def _not_there(disk: Disk, directory: str) -> list[str]:
@@ -164,7 +166,7 @@ def _not_there(disk: Disk, directory: str) -> list[str]:
     snapshot = f"{home}/{snapshot_name(BOOTSTRAP_SNAPSHOT_ID)}"
     properties = path_in(directory)
     parents = [str(parent) for parent in reversed(PurePath(directory).parents)]
-    bootstrap = f"{directory}/{LEGACY_BOOTSTRAP}"
+    bootstrap = f"{directory}/{BOOTSTRAP_FILE}"
     paths = (
         *parents, directory, home, snapshot, f"{snapshot}.part", bootstrap, f"{bootstrap}.tmp", properties, f"{properties}.tmp",
     )  # fmt: skip
@@ -229,17 +231,24 @@ def _credentials(level: MetadataVersion, add_scram: Sequence[str]) -> list[UserS
         raise StorageError(f"--add-scram: {error}") from None
 
 
-def _unformatted(disk: Disk, config: ServerConfig, cluster_id: str, ignore_formatted: bool) -> list[str]:
-    """The directories to format. Raises StorageError for one that is formatted, or belongs to somebody else."""
+def _unformatted(disk: Disk, config: ServerConfig, cluster_id: str, ignore_formatted: bool) -> tuple[list[str], list[str]]:
+    """The directories to format, and those that cannot be read, without which a broker starts: that of the metadata log is none
+    of them. Raises StorageError for one that is formatted, or belongs to somebody else."""
     empty: list[str] = []
+    broken: list[str] = []
+    seen: dict[UUID, str] = {}
     for directory in config.all_log_dirs:
-        stat = disk.stat(directory)
-        if stat is not None and not stat.is_dir:
-            raise StorageError(f"{directory} is not a directory")
+        problem = _unreadable(disk, directory)
+        if problem is not None:
+            if directory == config.metadata_log_dir:
+                raise StorageError(problem)
+            broken.append(directory)
+            continue
         found = _read(disk, directory)
         if found is None:
             empty.append(directory)
             continue
+        _check_own(directory, found.directory_id, seen)
         if found.cluster_id != cluster_id:
             raise StorageError(f"Log directory {directory} belongs to cluster {found.cluster_id}, not to {cluster_id}")
         if found.node_id != config.node_id:
@@ -249,7 +258,28 @@ def _unformatted(disk: Disk, config: ServerConfig, cluster_id: str, ignore_forma
                 f"Log directory {directory} is already formatted. "
                 "Use --ignore-formatted to ignore this directory and format the others."
             )
-    return empty
+    return empty, sorted(broken)
+
+
+def _unreadable(disk: Disk, directory: str) -> str | None:
+    """Say why it cannot be told whether a directory is formatted; None when it can, also where there is none."""
+    try:
+        stat = disk.stat(directory)
+        if stat is not None and not stat.is_dir:
+            return f"{directory} is not a directory"
+        read_meta_properties(disk, directory)
+    except OSError as error:
+        return f"{error.filename or directory}: {error.strerror or error}"
+    except ValueError:
+        return None
+    return None
+
+
+def _check_own(directory: str, directory_id: UUID, seen: dict[UUID, str]) -> None:
+    """Check that no directory that was seen has this id, and note it. Raises StorageError."""
+    if directory_id in seen:
+        raise StorageError(f"{directory} and {seen[directory_id]} have the same directory.id; one is a copy of the other")
+    seen[directory_id] = directory
 
 
 def _read(disk: Disk, directory: str) -> MetaProperties | None:
@@ -265,28 +295,28 @@ def _write_metadata_directory(
     disk: Disk, config: ServerConfig, records: Sequence[MetadataRecord], forming: Formation | None, wall_ms: int
 ) -> None:
     directory = config.metadata_log_dir
+    home = metadata_partition_dir(directory)
     if forming is None:
         if config.is_controller:
-            disk.makedirs(directory)
             _write_bootstrap(disk, directory, records, wall_ms)
+            write_snapshot_file(disk, home, BOOTSTRAP_SNAPSHOT_ID, [records], MetadataSerde(), wall_ms)
         return
     disk.makedirs(directory)
     if config.is_controller:
-        batches = SnapshotBatches(BOOTSTRAP_SNAPSHOT_ID, MetadataSerde(), wall_ms)
-        content = b"".join((batches.header(), *batches.add(records), *batches.finish()))
-        disk.write_file_atomically(f"{directory}/{LEGACY_BOOTSTRAP}", content)
-        disk.makedirs(metadata_partition_dir(directory))
+        _write_bootstrap(disk, directory, records, wall_ms)
     controls = forming.controls()
     if controls:
-        home = metadata_partition_dir(directory)
         disk.makedirs(home)
         write_snapshot_file(disk, home, BOOTSTRAP_SNAPSHOT_ID, [], MetadataSerde(), wall_ms, controls)
 
 
 def _write_bootstrap(disk: Disk, directory: str, records: Sequence[MetadataRecord], wall_ms: int) -> None:
-    partition_dir = metadata_partition_dir(directory)
-    disk.makedirs(partition_dir)
-    write_snapshot_file(disk, partition_dir, BOOTSTRAP_SNAPSHOT_ID, [records], MetadataSerde(), wall_ms)
+    """Write the first records of the cluster, where Apache Kafka reads them, too, and make the directory of the log."""
+    disk.makedirs(directory)
+    batches = SnapshotBatches(BOOTSTRAP_SNAPSHOT_ID, MetadataSerde(), wall_ms)
+    content = b"".join((batches.header(), *batches.add(records), *batches.finish()))
+    disk.write_file_atomically(f"{directory}/{BOOTSTRAP_FILE}", content)
+    disk.makedirs(metadata_partition_dir(directory))
 
 
 # --- info -------------------------------------------------------------------------------------------------------------
@@ -355,10 +385,7 @@ def verify(disk: Disk, config: ServerConfig) -> Layout:
             cluster_id, said_by = properties.cluster_id, path_in(directory)
         elif properties.cluster_id != cluster_id:
             raise StorageError(f"{path_in(directory)}: cluster.id={properties.cluster_id}, but {said_by} says {cluster_id}")
-        if properties.directory_id in seen:
-            other = seen[properties.directory_id]
-            raise StorageError(f"{directory} and {other} have the same directory.id; one is a copy of the other")
-        seen[properties.directory_id] = directory
+        _check_own(directory, properties.directory_id, seen)
         ids[directory] = properties.directory_id
     assert cluster_id is not None, "a node has at least one directory"
     check_some_usable(config, problems)
@@ -367,7 +394,8 @@ def verify(disk: Disk, config: ServerConfig) -> Layout:
     if config.is_controller and disk.stat(home) is None:
         raise StorageError(
             f"{config.metadata_log_dir} is formatted, but its metadata log {home} is gone: restore it; where other controllers "
-            "have the metadata, remove meta.properties and format the directory anew"
+            "have the metadata, remove meta.properties and format the directory anew; and where Apache Kafka's kafka-storage has "
+            "formatted it, and the node has never run, make that directory"
         )
     bootstrap = read_bootstrap(disk, config.metadata_log_dir) if config.is_controller else None
     return Layout(
@@ -424,7 +452,7 @@ def _check_metadata_home(disk: Disk, config: ServerConfig, problems: Mapping[str
 def read_bootstrap(disk: Disk, metadata_log_dir: str) -> tuple[MetadataRecord, ...]:
     """The bootstrap records of a controller; of a directory without any, those of the latest version. Raises StorageError."""
     partition_dir = metadata_partition_dir(metadata_log_dir)
-    candidates = (f"{partition_dir}/{snapshot_name(BOOTSTRAP_SNAPSHOT_ID)}", f"{metadata_log_dir}/{LEGACY_BOOTSTRAP}")
+    candidates = (f"{partition_dir}/{snapshot_name(BOOTSTRAP_SNAPSHOT_ID)}", f"{metadata_log_dir}/{BOOTSTRAP_FILE}")
     paths = [candidate for candidate in candidates if disk.stat(candidate) is not None]
     if not paths:
         return bootstrap_records(METADATA_VERSIONS[LATEST_METADATA_VERSION], {})
@@ -443,13 +471,20 @@ def read_bootstrap(disk: Disk, metadata_log_dir: str) -> tuple[MetadataRecord, .
     first = records[0] if records else None
     if not isinstance(first, FeatureLevelRecord) or first.name != METADATA_VERSION:
         raise StorageError(f"{path}: the first record must be the level of {METADATA_VERSION}")
+    for record in records:
+        known = supported_range(record.name) if isinstance(record, FeatureLevelRecord) else None
+        if isinstance(record, FeatureLevelRecord) and record.level > (0 if known is None else known.max_level):
+            raise StorageError(
+                f"{path}: the cluster is to begin with {record.name}={record.level}, which this software does not have: remove "
+                f"meta.properties and format the directory with kraftlite, or with a lower level of {record.name}"
+            )
     return records
 
 
 def _snapshot_records(disk: Disk, path: str) -> tuple[MetadataRecord, ...]:
     """Read the records of a snapshot by its usual name or by the name that it had in older formats."""
     serde = MetadataSerde()
-    if not path.endswith(LEGACY_BOOTSTRAP):
+    if not path.endswith(BOOTSTRAP_FILE):
         return tuple(record for batch in read_snapshot_file(disk, path, serde).batches() for record in batch)
     records: list[MetadataRecord] = []
     for header, batch in iter_batches(read_bounded(disk, path, MAX_SMALL_FILE_BYTES)):

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
 import click
 
 from kraftlite.cli import librdkafka
 from kraftlite.cli.compat.tool import UsageError, key_values, read_properties
+from kraftlite.client.properties import is_security
 from kraftlite.local.client import client_config
+from kraftlite.model.shown import shown
+
+_UNKNOWN: Final = re.compile(r'No such configuration property: "(.*)"\s*', re.DOTALL)
 
 
 def translated(values: Mapping[str, str]) -> dict[str, Any]:
@@ -82,9 +87,18 @@ class Connection:
 
 
 def _made(make: Any, config: dict[str, object]) -> Any:
+    """Make a client without the properties that there are not, each of which is told, as Kafka's clients go on without them.
+    UsageError for one that may protect something, and for a value that is not taken."""
     from confluent_kafka import KafkaException
 
-    try:
-        return make(config)
-    except KafkaException as error:
-        raise UsageError(librdkafka.kafka_message(error)) from None
+    while True:
+        try:
+            return make(config)
+        except KafkaException as error:
+            said = librdkafka.kafka_message(error)
+            unknown = _UNKNOWN.fullmatch(said)
+            if unknown is None or unknown[1] not in config or is_security(unknown[1]):
+                raise UsageError(said) from None
+        config = {name: value for name, value in config.items() if name != unknown[1]}
+        name = unknown[1] if unknown[1].isprintable() else repr(unknown[1])
+        click.echo(f"WARN {shown(name)} has no effect here", err=True)

@@ -23,7 +23,7 @@ _MIB = 1024.0 * 1024.0
 def run(arguments: Sequence[str]) -> int:
     parser = Parser("kafka-consumer-perf-test", "This tool is used to verify the consumer performance.")
     parser.connection()
-    for name in ("topic", "group", "date-format"):
+    for name in ("topic", "include", "group", "date-format"):
         parser.add_argument(f"--{name}")
     for name in ("messages", "num-records", "fetch-size", "socket-buffer-size", "reporting-interval"):
         parser.add_argument(f"--{name}", type=int)
@@ -34,8 +34,10 @@ def run(arguments: Sequence[str]) -> int:
     parser.add_argument("--consumer-property", "--command-property", action="append", default=[], metavar="KEY=VALUE")
     options = parser.read(arguments)
     messages = options.messages if options.messages is not None else options.num_records
-    if not options.topic or messages is None:
-        raise UsageError(f'Missing required argument "[{"messages" if options.topic else "topic"}]"')
+    for first, second in (("topic", "include"), ("messages", "num_records")):
+        if (getattr(options, first) is None) == (getattr(options, second) is None):
+            named = f"[{first}], [{second.replace('_', '-')}]"
+            raise UsageError(f"Exactly one of the following arguments is required: {named}")
     for name in ("print_metrics", "show_detailed_stats", "date_format"):
         if getattr(options, name):
             raise UsageError(f"--{name.replace('_', '-')} is not supported")
@@ -51,7 +53,8 @@ def run(arguments: Sequence[str]) -> int:
     consumer = clients.consumer(addresses(options), config)
     if not options.hide_header:
         click.echo(_HEADER)
-    click.echo(_measure(consumer, options.topic, messages, options.timeout))
+    topic = f"^({options.include})$" if options.topic is None else options.topic
+    click.echo(_measure(consumer, topic, messages, options.timeout))
     return 0
 
 
@@ -70,7 +73,7 @@ def _measure(consumer: Any, topic: str, messages: int, timeout_ms: int) -> str:
             last = now
         elif (now - last) * 1000 > timeout_ms:
             click.echo(
-                f"WARNING: Exiting before consuming the expected number of messages: timeout ({timeout_ms} ms) exceeded. You can "
+                f"WARNING: Exiting before consuming the expected number of records: timeout ({timeout_ms} ms) exceeded. You can "
                 "use the --timeout option to increase the timeout.",
             )
             break

@@ -147,7 +147,7 @@ def _name_and_level(item: str) -> Update:
 
 def version_mapping(release: str | None) -> int:
     """Print the levels that belong to a release."""
-    shown = release or METADATA_VERSIONS[LATEST_METADATA_VERSION].name
+    shown = METADATA_VERSIONS[LATEST_METADATA_VERSION].name if release is None else release
     level = _known(lambda: level_of(METADATA_VERSION, release_name(shown)))
     click.echo(f"{METADATA_VERSION}={level} ({shown})")
     for name in DEFAULT_LEVELS:

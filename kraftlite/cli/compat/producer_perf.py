@@ -25,9 +25,9 @@ _TRANSACTION_TIMEOUT_S = 60.0
 def _parser() -> Parser:
     parser = Parser("kafka-producer-perf-test", "This tool is used to verify the producer performance.")
     parser.connection()
-    for name in ("num-records", "record-size", "throughput", "warmup-records", "transaction-duration-ms"):
+    for name in ("num-records", "record-size", "throughput", "warmup-records", "transaction-duration-ms", "reporting-interval"):
         parser.add_argument(f"--{name}", type=int)
-    for name in ("topic", "payload-file", "payload-delimiter", "transactional-id", "reporting-interval"):
+    for name in ("topic", "payload-file", "payload-delimiter", "transactional-id"):
         parser.add_argument(f"--{name}")
     parser.add_argument("--payload-monotonic", action="store_true")
     parser.add_argument("--print-metrics", action="store_true")
@@ -41,6 +41,9 @@ def run(arguments: Sequence[str]) -> int:
     for name in ("topic", "num_records", "throughput"):
         if getattr(options, name) is None:
             raise UsageError(f"argument --{name.replace('_', '-')} is required")
+    for name in ("num_records", "reporting_interval"):
+        if (value := getattr(options, name)) is not None and value <= 0:
+            raise UsageError(f"--{name.replace('_', '-')} should be greater than zero")
     if sum((options.record_size is not None, options.payload_file is not None, options.payload_monotonic)) != 1:
         raise UsageError("one of the arguments --record-size --payload-file --payload-monotonic is required")
     for name in ("print_metrics", "warmup_records"):
@@ -82,6 +85,7 @@ class Run:
         self._payloads = self._read()
         self._latencies: list[float] = []
         self._window: list[float] = []
+        self._window_s = _WINDOW_S if options.reporting_interval is None else options.reporting_interval / 1000
         self._window_began = time.monotonic()
         self._bytes = self._window_bytes = 0
         self._failed = 0
@@ -94,12 +98,16 @@ class Run:
         if self._options.payload_file is None:
             return []
         delimiter = (self._options.payload_delimiter or "\\n").replace("\\n", "\n")
+        click.echo(f"Reading payloads from: {self._options.payload_file}")
         try:
             found = [line.encode() for line in read_text(self._options.payload_file).split(delimiter) if line]
         except ValueError as error:
             raise ToolError(f"--payload-file {self._options.payload_file}: {error}") from None
+        except OSError as error:
+            raise ToolError(f"--payload-file {self._options.payload_file}: {error.strerror or error}") from None
         if not found:
             raise ToolError("Payload file contains no records")
+        click.echo(f"Number of records read: {len(found)}")
         return found
 
     def go(self) -> None:
@@ -165,7 +173,7 @@ class Run:
     def _report_window(self) -> None:
         now = time.monotonic()
         seconds = now - self._window_began
-        if seconds < _WINDOW_S:
+        if seconds < self._window_s:
             return
         count = len(self._window)
         average, worst = (sum(self._window) / count, max(self._window)) if count else (0.0, 0.0)

@@ -74,13 +74,14 @@ def _format(options: argparse.Namespace) -> int:
 
     if not options.cluster_id:
         raise UsageError("argument --cluster-id/-t is required")
-    if options.standalone + options.no_initial_controllers + bool(options.initial_controllers) > 1:
+    named = options.initial_controllers is not None
+    if options.standalone + options.no_initial_controllers + named > 1:
         raise UsageError("--standalone, --no-initial-controllers and --initial-controllers exclude one another")
     arguments = ["--config", options.config, "--cluster-id", options.cluster_id]
     arguments += ["--ignore-formatted"] if options.ignore_formatted else []
     arguments += ["--standalone"] if options.standalone else []
     arguments += ["--no-initial-controllers"] if options.no_initial_controllers else []
-    arguments += ["--initial-controllers", options.initial_controllers] if options.initial_controllers else []
+    arguments += ["--initial-controllers", options.initial_controllers] if named else []
     arguments += [f"--add-scram={item}" for item in options.add_scram]
     release = options.release_version
     if release is not None:
@@ -111,7 +112,7 @@ def _format(options: argparse.Namespace) -> int:
         release = METADATA_VERSIONS[level].name
     for name, level in levels.items():
         arguments += ["--kraft-version", str(level)] if name == KRAFT_VERSION else [f"--feature={name}={level}"]
-    arguments += ["--release-version", release] if release else []
+    arguments += ["--release-version", release] if release is not None else []
     return _invoke(nodes.format_storage, arguments)
 
 

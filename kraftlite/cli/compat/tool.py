@@ -21,7 +21,7 @@ import click
 from kraftlite import __version__
 from kraftlite.cli import ending, target
 from kraftlite.cli.common import bootstrap_of
-from kraftlite.cli.error_texts import TEXTS
+from kraftlite.cli.error_texts import TEXTS, explained
 from kraftlite.cli.target import CONFIG_OPTION, CONFIG_VARIABLE, SERVERS, client_of, effective
 from kraftlite.model.errors import ErrorCode
 
@@ -210,13 +210,15 @@ def only_one_of(options: argparse.Namespace, older: str, newer: str) -> None:
 
 def finish(tool: str, run: Callable[[Sequence[str]], int], arguments: Sequence[str]) -> int:
     """Run a tool; its errors become Kafka's lines and status 1."""
-    from kraftlite.client.errors import ClientError
+    from kraftlite.client.errors import ClientError, RequestRefused
     from kraftlite.local.state import LocalError
 
     try:
         return run(arguments)
     except UsageError as error:
         click.echo(f"{error}\n(see {tool} --help)", err=True)
+    except RequestRefused as error:
+        click.echo(f"Error: {explained(error.code, error.message)}", err=True)
     except (ToolError, LocalError, ClientError) as error:
         click.echo(f"Error: {error}", err=True)
     except click.ClickException as error:

@@ -325,3 +325,32 @@ def test_librdkafka_is_told_in_its_own_words(tmp_path: Path) -> None:
     assert clients.translated(own) == own
     with pytest.raises(UsageError, match=r"ssl.truststore.type='JKS': allowed is PEM"):
         clients.translated({"security.protocol": "SSL", "ssl.truststore.type": "JKS"})
+
+
+@pytest.mark.parametrize("make", [clients.producer, clients.consumer])
+def test_a_property_that_there_is_not_is_told_once_and_left_out(
+    make: Callable[..., Any], capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Java's clients go on without it: a file that is written for one of their plug-ins is no reason to end."""
+    given: dict[str, object] = {"group.id": "g", "compression.type": "gzip", "metrics.nosuch": "1", "no\nsuch": "2"}
+    closing = make("localhost:1", {**given, "batch.size": "1000"})
+    said = capfd.readouterr().err.splitlines()
+    assert [line for line in said if line.startswith("WARN") and "connection" not in line] == [
+        "WARN metrics.nosuch has no effect here",
+        "WARN 'no\\nsuch' has no effect here",
+    ]
+    assert "nosuch" in str(given), "and the caller's own stay as they are"
+    del closing
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "told"),
+    [
+        ("ssl.nosuch", "1", 'No such configuration property: "ssl.nosuch"'),
+        ("security.providers", "x", 'No such configuration property: "security.providers"'),
+        ("linger.ms", "x", "Invalid value for configuration property"),
+    ],
+)
+def test_a_property_that_protects_or_has_a_wrong_value_is_no_warning(name: str, value: str, told: str) -> None:
+    with pytest.raises(UsageError, match=told):
+        clients.producer("localhost:1", {name: value})

@@ -11,6 +11,7 @@ from click.testing import CliRunner, Result
 from kraftlite.cli.main import cli
 from kraftlite.coordinator.records import CommittedOffset, GroupValue, MemberValue, group_record, offset_record, offset_tombstone
 from kraftlite.log.batch import Record, build_batch
+from kraftlite.model.ids import uuid_from_str
 from kraftlite.model.topic_partition import TopicPartition
 
 NAME = f"{0:020}.log"
@@ -136,3 +137,42 @@ def test_to_23_what_cannot_be_is_refused(tmp_path: Path, arguments: list[str], s
     result = tool("--files", written(tmp_path, [(b"k", b"v")]), *arguments)
     assert result.exit_code == 1
     assert said in result.stderr
+
+
+def test_to_23_the_unused_rest_of_an_index_is_no_entry(tmp_path: Path) -> None:
+    """An index of the active segment is as long as it may get, and Kafka's tool stops at the first entry that is zero."""
+    log = written(tmp_path, [(b"k", b"v")], [(b"l", b"w")])
+    index, times = tmp_path / f"{0:020}.index", tmp_path / f"{0:020}.timeindex"
+    index.write_bytes(struct.pack(">ii", 1, log.stat().st_size // 2) + bytes(64))
+    times.write_bytes(struct.pack(">qi", 1, 1) + bytes(48))
+    shown = tool("--files", f"{index},{times}").stdout.splitlines()
+    assert [line.split()[:2] for line in shown] == [
+        ["Dumping", str(index)], ["offset:", "1"], ["Dumping", str(times)], ["timestamp:", "1"],
+    ]  # fmt: skip
+
+
+def test_to_23_an_index_that_is_damaged_says_so_and_the_next_file_is_shown(tmp_path: Path) -> None:
+    log = written(tmp_path, [(b"k", b"v")])
+    index, aborted = tmp_path / f"{0:020}.index", tmp_path / f"{0:020}.txnindex"
+    index.write_bytes(struct.pack(">ii", 5, -1))
+    aborted.write_bytes(struct.pack(">hqqqq", 512, 1, 2, 3, 4))
+    result = tool("--files", f"{index},{aborted},{log}")
+    said = result.output
+    assert result.exit_code == 0 and f"Index mismatch in {index.name}: offset 5 at position -1" in said
+    assert f"version 512 in {aborted.name}" in said and "version: 512 producerId: 1" in said
+    assert "baseOffset: 0" in said
+
+
+def test_to_24_an_offset_of_apache_kafka_names_its_topic_by_id(tmp_path: Path) -> None:
+    """Kafka 4.2 and later write the offsets of groups in version 4, with the topic's id in a tagged field."""
+    key = offset_record("g", TopicPartition("t", 0), CommittedOffset(5, None, "", 9))[0]
+    start = struct.pack(">hqi", 4, 1, 0) + b"\x01" + struct.pack(">q", 9)
+    topic_id = uuid_from_str("73iqUSY1T4q6UKbvyL6Frw").bytes
+    values = [start + tags for tags in (b"\x00", b"\x01\x00\x10" + topic_id, b"\x01\x00\x10" + bytes(16), b"\x01\x00\x04abcd")]
+    path = written(tmp_path, [(key, value) for value in values])
+    shown = rows(tool("--files", path, "--offsets-decoder", "--skip-record-metadata"))
+    plain = '{"version":"4","data":{"offset":1,"leaderEpoch":0,"metadata":"","commitTimestamp":9}}'
+    assert [line.partition(" payload: ")[2] for line in shown[:3]] == [
+        plain, plain.replace(':9}', ':9,"topicId":"73iqUSY1T4q6UKbvyL6Frw"}'), plain,
+    ]  # fmt: skip
+    assert "Error at offset 3, skipping." in shown[3]

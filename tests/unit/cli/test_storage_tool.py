@@ -48,6 +48,25 @@ def test_a_version_that_there_is_not_formats_nothing(arguments: str, said: str, 
     assert not (tmp_path / "a").exists()
 
 
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["-I", ""], "name at least one controller"),
+        (["-s", "-S", "SCRAM-SHA-256=[name=alice,password=]"], "The 'password' of add-scram must not be empty"),
+        (["-s", "-r", ""], "Unknown metadata.version ''"),
+    ],
+)
+def test_an_empty_value_is_not_taken_for_none(options: list[str], said: str, config: str, tmp_path: Path) -> None:
+    result = tool("kafka-storage", "format", "-t", ID, "-c", config, *options)
+    assert result.exit_code == 1 and said in result.stderr
+    assert not (tmp_path / "a").exists()
+
+
+def test_no_release_has_no_name() -> None:
+    result = tool("kafka-storage", "version-mapping", "-r", "")
+    assert (result.exit_code, result.stdout) == (1, "") and "Unknown metadata.version ''." in result.stderr
+
+
 def test_the_last_level_of_a_feature_counts(config: str) -> None:
     result = tool(
         "kafka-storage", "format", "-t", ID, "-c", config, "--standalone", "-f", " group.version = 9 ", "-f", "group.version=1"

@@ -1,0 +1,107 @@
+"""The performance tests and kafka-delegation-tokens: what they refuse, and in which words (TO-32, TO-33)."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+from kraftlite.cli.compat import clients
+from kraftlite.cli.compat.tool import finish
+from kraftlite.cli.main import cli
+from kraftlite.client.errors import RequestRefused
+from kraftlite.model.errors import ErrorCode
+
+PRODUCER = "kafka-producer-perf-test --topic t --throughput -1 --bootstrap-server 127.0.0.1:1"
+CONSUMER = "kafka-consumer-perf-test --topic t --bootstrap-server 127.0.0.1:1"
+
+
+def tool(line: str) -> Result:
+    return CliRunner().invoke(cli, ["compat", *line.split()], catch_exceptions=False)
+
+
+@pytest.mark.parametrize(
+    ("line", "told"),
+    [
+        (f"{PRODUCER} --record-size 1 --num-records 0", "--num-records should be greater than zero"),
+        (f"{PRODUCER} --record-size 1 --num-records -1", "--num-records should be greater than zero"),
+        (
+            f"{PRODUCER} --record-size 1 --num-records 1 --reporting-interval 0",
+            "--reporting-interval should be greater than zero",
+        ),
+        (f"{PRODUCER} --record-size 1 --num-records 1 --reporting-interval x", "--reporting-interval: invalid int value: 'x'"),
+        (f"{PRODUCER} --payload-file /nope --num-records 1", "--payload-file /nope: No such file or directory"),
+        (
+            f"{CONSUMER} --num-records 3 --messages 3",
+            "Exactly one of the following arguments is required: [messages], [num-records]",
+        ),
+        (CONSUMER, "Exactly one of the following arguments is required: [messages], [num-records]"),
+        (f"{CONSUMER} --include t.* --num-records 3", "Exactly one of the following arguments is required: [topic], [include]"),
+        ("kafka-consumer-perf-test --num-records 3", "Exactly one of the following arguments is required: [topic], [include]"),
+    ],
+)
+def test_what_the_performance_tests_refuse(line: str, told: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(clients, "producer", lambda *_: None)
+    result = tool(line)
+    assert result.exit_code == 1 and told in result.stderr and result.stdout in ("", "Reading payloads from: /nope\n")
+
+
+class Acknowledging:
+    """A producer that takes each record at once."""
+
+    def produce(self, topic: str, value: bytes, on_delivery: Any) -> None:
+        on_delivery(None, None)
+
+    def poll(self, timeout_s: float) -> int:
+        return 0
+
+    def flush(self, timeout_s: float) -> int:
+        return 0
+
+
+def test_a_window_is_as_long_as_it_is_asked_to_be(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(clients, "producer", lambda *_: Acknowledging())
+    payloads = tmp_path / "payloads"
+    payloads.write_text("a\nb\n")
+    line = PRODUCER.replace("--throughput -1", "--throughput 1000")
+    said = tool(f"{line} --num-records 500 --payload-file {payloads} --reporting-interval 100").stdout.splitlines()
+    assert said[:2] == [f"Reading payloads from: {payloads}", "Number of records read: 2"]
+    windows = [line for line in said if re.match(r"\d+ records sent, .* max latency\.$", line)]
+    assert len(windows) >= 2, "500 records at 1000 a second last half a second, and were one window of five"
+
+
+class Silent:
+    """A consumer that is told nothing."""
+
+    def subscribe(self, topics: list[str], on_assign: Any) -> None:
+        self.topics = topics
+
+    def consume(self, count: int, timeout_s: float) -> list[Any]:
+        return []
+
+    def close(self) -> None:
+        pass
+
+
+def test_a_consumer_of_topics_by_a_pattern(monkeypatch: pytest.MonkeyPatch) -> None:
+    silent = Silent()
+    monkeypatch.setattr(clients, "consumer", lambda *_: silent)
+    result = tool(
+        "kafka-consumer-perf-test --include t|u --num-records 3 --bootstrap-server 127.0.0.1:1 --timeout 0 --hide-header"
+    )
+    assert result.exit_code == 0 and silent.topics == ["^(t|u)$"]
+    assert result.stdout.startswith("WARNING: Exiting before consuming the expected number of records: timeout (0 ms) exceeded.")
+
+
+def test_a_bare_refusal_has_kafkas_words(capsys: pytest.CaptureFixture[str]) -> None:
+    def refused(_arguments: object) -> int:
+        raise RequestRefused(ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED)
+
+    assert finish("kafka-delegation-tokens", refused, []) == 1
+    assert capsys.readouterr().err == (
+        "Error: DELEGATION_TOKEN_REQUEST_NOT_ALLOWED: Delegation Token requests are not allowed on PLAINTEXT/1-way SSL channels "
+        "and on delegation token authenticated channels.\n"
+    )
