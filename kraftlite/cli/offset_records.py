@@ -95,7 +95,7 @@ def _offset(raw: bytes) -> dict[str, Any]:
 
 @readable
 def _topic_id(raw: bytes) -> str | None:
-    """Of an offset that Apache Kafka 4.2 or later has committed (KIP-848), in a tagged field; None: it has none."""
+    """Read the topic id, a tagged field, of an offset that Apache Kafka has committed since 4.2 (KIP-848); None: it has none."""
     reader = Reader(raw, flexible=True)
     for field in (reader.int16, reader.int64, reader.int32, reader.string, reader.int64):
         field()

@@ -328,7 +328,7 @@ class ControllerCore:
             code, message = verdict.answer.code.name, verdict.answer.message
             self._tracer.emit(OperationFailed(operation=name, error=code, message=message, trace=stack))
             self.metrics.metadata_error_count += 1
-        if verdict.renounce and self.active:
+        if self.active and (verdict.renounce or name == "activate"):  # before its first records nothing may be written (CE-14)
             self.renounce(f"{name}: {verdict.answer}")
 
     # --- claim and renounce

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -20,7 +20,7 @@ _HEADER = (
 _MIB = 1024.0 * 1024.0
 
 
-def run(arguments: Sequence[str]) -> int:
+def run(arguments: Sequence[str], connect: Callable[..., Any] = clients.consumer) -> int:
     parser = Parser("kafka-consumer-perf-test", "This tool is used to verify the consumer performance.")
     parser.connection()
     for name in ("topic", "include", "group", "date-format"):
@@ -50,7 +50,7 @@ def run(arguments: Sequence[str]) -> int:
         **({"socket.receive.buffer.bytes": options.socket_buffer_size} if options.socket_buffer_size else {}),
         **clients.properties(files, [(options.consumer_property, "--consumer-property")]),
     }
-    consumer = clients.consumer(addresses(options), config)
+    consumer = connect(addresses(options), config)
     if not options.hide_header:
         click.echo(_HEADER)
     topic = f"^({options.include})$" if options.topic is None else options.topic

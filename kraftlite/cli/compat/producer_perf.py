@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import random
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import click
@@ -36,7 +36,7 @@ def _parser() -> Parser:
     return parser
 
 
-def run(arguments: Sequence[str]) -> int:
+def run(arguments: Sequence[str], connect: Callable[..., Any] = clients.producer) -> int:
     options = _parser().read(arguments)
     for name in ("topic", "num_records", "throughput"):
         if getattr(options, name) is None:
@@ -57,7 +57,7 @@ def run(arguments: Sequence[str]) -> int:
     brokers = addresses(options)
     values.pop("bootstrap.servers", None)
     transaction_ms = _transaction_ms(options, values)
-    Run(clients.producer(brokers, clients.translated(values)), options, transaction_ms).go()
+    Run(connect(brokers, clients.translated(values)), options, transaction_ms).go()
     return 0
 
 

@@ -9,6 +9,7 @@ from kraftlite.metadata.records import (
     AbortTransactionRecord,
     BeginTransactionRecord,
     ConfigRecord,
+    DelegationTokenRecord,
     EndTransactionRecord,
     FeatureLevelRecord,
 )
@@ -35,6 +36,22 @@ def test_ce_14_no_bootstrap_metadata_refuses() -> None:
     for bootstrap in (None, (), (config("1"),)):
         with pytest.raises(Fault, match="bootstrap metadata"):
             World(bootstrap=bootstrap)
+
+
+def test_ce_14_who_cannot_write_its_first_records_writes_nothing_else() -> None:
+    """A registration as the first record of a log would be the end of it: no controller takes over a log without a level."""
+    needs_35 = DelegationTokenRecord(
+        owner="User:a",
+        requester="User:a",
+        issue_timestamp_ms=1,
+        expiration_timestamp_ms=2,
+        max_timestamp_ms=3,
+        token_id="t",
+        renewers=(),
+    )
+    world = World(bootstrap=(FeatureLevelRecord(name=METADATA_VERSION, level=7), needs_35))
+    assert not world.quorum.records()
+    assert not any(node.core.active for node in world.nodes.values())
 
 
 def test_ce_15_bootstrap_without_transaction_support_is_one_plain_batch() -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
-from kraftlite.cli.compat import clients
+from kraftlite.cli.compat import consumer_perf, producer_perf
 from kraftlite.cli.compat.tool import finish
 from kraftlite.cli.main import cli
 from kraftlite.client.errors import RequestRefused
@@ -43,8 +43,7 @@ def tool(line: str) -> Result:
         ("kafka-consumer-perf-test --num-records 3", "Exactly one of the following arguments is required: [topic], [include]"),
     ],
 )
-def test_what_the_performance_tests_refuse(line: str, told: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(clients, "producer", lambda *_: None)
+def test_what_the_performance_tests_refuse(line: str, told: str) -> None:
     result = tool(line)
     assert result.exit_code == 1 and told in result.stderr and result.stdout in ("", "Reading payloads from: /nope\n")
 
@@ -62,12 +61,13 @@ class Acknowledging:
         return 0
 
 
-def test_a_window_is_as_long_as_it_is_asked_to_be(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(clients, "producer", lambda *_: Acknowledging())
+def test_a_window_is_as_long_as_it_is_asked_to_be(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     payloads = tmp_path / "payloads"
     payloads.write_text("a\nb\n")
     line = PRODUCER.replace("--throughput -1", "--throughput 1000")
-    said = tool(f"{line} --num-records 500 --payload-file {payloads} --reporting-interval 100").stdout.splitlines()
+    line = f"{line} --num-records 500 --payload-file {payloads} --reporting-interval 100"
+    assert producer_perf.run(line.split()[1:], lambda *_: Acknowledging()) == 0
+    said = capsys.readouterr().out.splitlines()
     assert said[:2] == [f"Reading payloads from: {payloads}", "Number of records read: 2"]
     windows = [line for line in said if re.match(r"\d+ records sent, .* max latency\.$", line)]
     assert len(windows) >= 2, "500 records at 1000 a second last half a second, and were one window of five"
@@ -86,14 +86,13 @@ class Silent:
         pass
 
 
-def test_a_consumer_of_topics_by_a_pattern(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_consumer_of_topics_by_a_pattern(capsys: pytest.CaptureFixture[str]) -> None:
     silent = Silent()
-    monkeypatch.setattr(clients, "consumer", lambda *_: silent)
-    result = tool(
-        "kafka-consumer-perf-test --include t|u --num-records 3 --bootstrap-server 127.0.0.1:1 --timeout 0 --hide-header"
+    line = "--include t|u --num-records 3 --bootstrap-server 127.0.0.1:1 --timeout 0 --hide-header"
+    assert consumer_perf.run(line.split(), lambda *_: silent) == 0 and silent.topics == ["^(t|u)$"]
+    assert capsys.readouterr().out.startswith(
+        "WARNING: Exiting before consuming the expected number of records: timeout (0 ms) exceeded."
     )
-    assert result.exit_code == 0 and silent.topics == ["^(t|u)$"]
-    assert result.stdout.startswith("WARNING: Exiting before consuming the expected number of records: timeout (0 ms) exceeded.")
 
 
 def test_a_bare_refusal_has_kafkas_words(capsys: pytest.CaptureFixture[str]) -> None:
