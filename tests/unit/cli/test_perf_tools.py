@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import time
 from pathlib import Path
 from typing import Any
 
@@ -49,9 +50,10 @@ def test_what_the_performance_tests_refuse(line: str, told: str) -> None:
 
 
 class Acknowledging:
-    """A producer that takes each record at once."""
+    """A producer that has each record acknowledged after a millisecond at least."""
 
     def produce(self, topic: str, value: bytes, on_delivery: Any) -> None:
+        time.sleep(0.001)
         on_delivery(None, None)
 
     def poll(self, timeout_s: float) -> int:
@@ -64,13 +66,12 @@ class Acknowledging:
 def test_a_window_is_as_long_as_it_is_asked_to_be(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     payloads = tmp_path / "payloads"
     payloads.write_text("a\nb\n")
-    line = PRODUCER.replace("--throughput -1", "--throughput 1000")
-    line = f"{line} --num-records 500 --payload-file {payloads} --reporting-interval 100"
+    line = f"{PRODUCER} --num-records 500 --payload-file {payloads} --reporting-interval 100"
     assert producer_perf.run(line.split()[1:], lambda *_: Acknowledging()) == 0
     said = capsys.readouterr().out.splitlines()
     assert said[:2] == [f"Reading payloads from: {payloads}", "Number of records read: 2"]
     windows = [line for line in said if re.match(r"\d+ records sent, .* max latency\.$", line)]
-    assert len(windows) >= 2, "500 records at 1000 a second last half a second, and were one window of five"
+    assert len(windows) >= 2, "500 records last half a second or longer, and were one window of five"
 
 
 class Silent:
