@@ -19,7 +19,7 @@ from kraftlite.client.errors import ClientError
 from kraftlite.client.settings import ClientSettings
 from kraftlite.client.transactions import TransactionDescription, describe_transactions
 from kraftlite.coordinator.core.placement import TRANSACTION_TOPIC
-from kraftlite.exactly_once.protocol_core import CommitFailed, Overtaken, SplitChanged
+from kraftlite.exactly_once.protocol_core import CommitFailed, Overtaken, SplitChanged, TooLate
 from kraftlite.exactly_once.records import DECISIONS_PARTITION, STATE_TOPIC, driver_id
 from tests.bench.cluster import until
 from tests.bench.failover import whole
@@ -232,6 +232,15 @@ def other_query(world: World) -> None:
     must(world.seen() == sorted([*ROWS, *ROWS]), f"seen are {world.seen()}")
 
 
+def late(world: World) -> None:
+    one = world.driver()
+    one.commit(one.stage_all(SPLIT))
+    for since_ms in (None, time.time_ns() // 1_000_000 - 60_000):
+        one.cluster.since_ms = since_ms
+        refused((TooLate,), lambda: one.staging(1).begin())
+    must(world.seen() == ROWS, f"seen are {world.seen()}")
+
+
 def split(world: World) -> None:
     one = world.driver()
     staged = one.stage_all(SPLIT)
@@ -259,6 +268,7 @@ def stories() -> Iterator[tuple[str, Callable[[World], None]]]:
         yield f"row 12: an old driver goes on before call {at}", beside(at)
     yield "row 14: another split", split
     yield "row 15: another query", other_query
+    yield "row 16: an attempt that begins behind the commit", late
     yield "SX-04: the brokers' limit", limit
 
 
