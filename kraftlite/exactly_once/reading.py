@@ -131,23 +131,25 @@ def is_decided(client: KafkaClient, topic: str, query: str, batch: int, run: str
     if start < 0:
         return False  # nothing is as young as that
     end = client.list_offsets({tp: LATEST}, read_committed=False)[tp].offset
+    found = (it for stored in scan(client, tp, start, end) for it in _decisions(tp, query, stored))
+    return any(it is not None and (it.batch, it.run) == (batch, run) for it in found)
+
+
+def _decisions(tp: TopicPartition, query: str, stored: Stored) -> Iterator[Decision | None]:
+    """The decisions about a query in a batch, None for a tombstone. They are written in transactions only. Raises StateLost."""
+    if stored.ends is not None or not stored.header.is_transactional:
+        return
     key = query.encode()
-    for stored in scan(client, tp, start, end):
-        if stored.ends is not None or not stored.header.is_transactional:
+    for offset, record in stored.records():
+        if record.key != key:
             continue
-        for offset, record in stored.records():
-            if record.key == key and record.value is not None:
-                found = _decoded(tp, offset, record)
-                if isinstance(found, Decision) and (found.batch, found.run) == (batch, run):
-                    return True
-    return False
-
-
-def _decoded(tp: TopicPartition, offset: int, record: Record) -> Decision | Marker | None:
-    try:
-        return decode(record.key, record.value)
-    except ValueError as error:
-        raise StateLost(f"{tp} at {offset}: {error}") from error
+        try:
+            found = decode(record.key, record.value)
+        except ValueError as error:
+            raise StateLost(f"{tp} at {offset}: {error}") from error
+        if isinstance(found, Marker):
+            raise StateLost(f"{tp} at {offset}: a marker among the decisions")
+        yield found
 
 
 @dataclass(slots=True)
@@ -166,31 +168,21 @@ class DecisionReader:
         start, end = bounds(client, tp)
         if self._at > end:
             raise StateLost(f"{tp}: it has been read up to {self._at}, and its end is {end}: it was made anew, or cut")
-        key = self.query.encode()
         for stored in scan(client, tp, max(start, self._at), end):
-            self._take(tp, key, stored)
+            self._take(tp, stored)
             self._at = stored.header.next_offset
         self._at = max(self._at, end)
         if self._pending:
             raise ClientError(f"{tp}: a decision about {self.query} is under way in a transaction that is still open")
         return self.last
 
-    def _take(self, tp: TopicPartition, key: bytes, stored: Stored) -> None:
-        header = stored.header
-        if stored.ends is not None:
-            if header.producer_id in self._pending:
-                decision = self._pending.pop(header.producer_id)
-                self.last = decision if stored.ends else self.last
-            return
-        if not header.is_transactional:
-            return  # the sink writes decisions in transactions only
-        for offset, record in stored.records():
-            if record.key != key:
-                continue
-            found = _decoded(tp, offset, record)
-            if isinstance(found, Marker):
-                raise StateLost(f"{tp} at {offset}: a marker among the decisions")
-            self._pending[header.producer_id] = found
+    def _take(self, tp: TopicPartition, stored: Stored) -> None:
+        producer_id = stored.header.producer_id
+        if stored.ends is not None and producer_id in self._pending:
+            decision = self._pending.pop(producer_id)
+            self.last = decision if stored.ends else self.last
+        for decision in _decisions(tp, self.query, stored):
+            self._pending[producer_id] = decision
 
 
 def as_record(record: Decision | Marker) -> Record:
