@@ -144,13 +144,20 @@ def commit(cluster: Cluster, *, prefix: str, query: str, batch: int, run: str, s
     if last is not None and last.batch == batch:
         kept = _heal(cluster, last, mine)
     entries = tuple(kept.get(task) or mine[task] for task in mine)
-    decided = last is not None and last.batch == batch and last.entries == entries
+    decided = last is not None and (last.batch, last.run, last.entries) == (batch, run, entries)
     decision = Decision(query=query, batch=batch, run=run, entries=entries) if entries else None
     if decision is not None and not decided:
         cluster.record(driver, producer, decision)
     _end(cluster, f"batch {batch} of {query}", [entry for entry in entries if entry.task not in kept])
-    discard(cluster, [mine[task] for task in kept])
+    _discard_copies(cluster, [mine[task] for task in kept])
     return decision
+
+
+def _discard_copies(cluster: Cluster, copies: Sequence[Entry]) -> None:
+    """Abort this run's copies of what is kept, and what another attempt has begun in their place before the run was decided."""
+    for entry in copies:
+        if not cluster.end(entry.transactional_id, entry.producer, commit=False):
+            cluster.take_over(entry.transactional_id)
 
 
 def discard(cluster: Cluster, staged: Sequence[Entry]) -> None:

@@ -127,6 +127,27 @@ def test_sx_03_row_16_an_attempt_that_comes_behind_the_commit_opens_nothing(
     assert values(cluster.bootstrap_servers, mine.topic) == ROWS
 
 
+def test_sx_03_row_16_a_twin_beside_a_commit_that_keeps_everything(cluster: SyncCluster, driver: Callable[..., Driver]) -> None:
+    """Nothing of its run is needed any more: neither what it has open when the batch is healed, nor what it begins behind it."""
+    one = driver()
+    one.commit(one.stage_all(SPLIT))
+    again = driver()
+    staged = again.stage_all(SPLIT)
+    twin = again.staging(1)
+    producer = twin.begin()
+    again.write(twin, producer, ["twin"])
+    again.commit(staged)
+    with pytest.raises(ClientError, match=r"PRODUCER_FENCED|INVALID_PRODUCER_EPOCH"):
+        again.write(twin, producer, ["twin"])
+    for task in range(2):
+        with pytest.raises(TooLate):
+            again.staging(task).begin()
+    with ClusterClient(again.client.settings) as client:
+        found = list_transactions(client, states=("Ongoing",))
+    assert [it for it in found if again.query in it.transactional_id] == []
+    assert values(cluster.bootstrap_servers, again.topic) == ROWS
+
+
 # --- drivers
 
 

@@ -300,9 +300,10 @@ class Explorer:
             return f"driver {committed[0]} has committed, and readers do not see {left}"
         if committed:
             self.outcomes.add("committed")
-            held = [it.name for it in world.cluster.transactions if it.state == OPEN]
-            if held and {it.driver for it in world.actors} == {0} and not any(it.running for it in world.actors):
-                return f"all have ended, driver 0 has committed, and {held} stays open and holds readers back"
+            runs = {f"r{it}" for it in committed}
+            held = [it.name for it in world.cluster.transactions if it.state == OPEN and it.marker and it.marker.run in runs]
+            if held and not any(it.running for it in world.actors):
+                return f"all have ended, {', '.join(sorted(runs))} committed, and its {held} stays open and holds readers back"
         if world.cluster not in self._alone:
             self._alone[world.cluster] = self._stuck(world.cluster)
         return self._alone[world.cluster]

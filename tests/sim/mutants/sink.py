@@ -25,7 +25,7 @@ def heals_nothing(patch: Patch) -> None:
 @mutant("sink-commits-copies", "the copies of what is kept are committed, too", expects=("SinkExact", "TransactionsSeen"))
 def commits_copies(patch: Patch) -> None:
     """An end of the wrong kind on the way that is taken only after a crash."""
-    patch.edit(protocol_core, "discard", ("commit=False", "commit=True"))
+    patch.edit(protocol_core, "_discard_copies", ("commit=False", "commit=True"))
 
 
 def _dies_early(patch: Patch) -> None:

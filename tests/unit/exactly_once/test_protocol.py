@@ -98,9 +98,20 @@ MUTANTS = {
         TWO,
     ),
     "a batch is decided once only": (
-        "    decided = last is not None and last.batch == batch and last.entries == entries\n",
+        "    decided = last is not None and (last.batch, last.run, last.entries) == (batch, run, entries)\n",
         "    decided = last is not None and last.batch == batch\n",
         TWO,
+    ),
+    "a run that keeps everything is not decided": (
+        "    decided = last is not None and (last.batch, last.run, last.entries) == (batch, run, entries)\n",
+        "    decided = last is not None and (last.batch, last.entries) == (batch, entries)\n",
+        TWINS,
+    ),
+    "what has come in the place of a copy stays": (
+        "        if not cluster.end(entry.transactional_id, entry.producer, commit=False):\n"
+        "            cluster.take_over(entry.transactional_id)\n",
+        "        cluster.end(entry.transactional_id, entry.producer, commit=False)\n",
+        TWINS,
     ),
     "the last decision is read before the drivers are fenced": (
         "    producer = cluster.take_over(driver)\n    last = cluster.last_decision(query)\n",
