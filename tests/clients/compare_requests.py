@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from kraftlite.log.batch import Record, build_batch
-from tests.clients import compare_elr, compare_records, compare_transactions, compare_transactions_odd
+from tests.clients import compare_elr, compare_patience, compare_records, compare_transactions, compare_transactions_odd
 from tests.clients.compare_sides import NODES, Side
 
 # isort: split
@@ -688,6 +688,7 @@ STORIES: Final[Mapping[str, Story]] = {
     "IncrementalAlterConfigs": alter_configs,
     "CreateTopics": create_topics,
     "partitions": change_topics,
+    **compare_patience.STORIES,
     "ListOffsets": list_offsets,
     "Produce": produce_errors,
     **compare_records.STORIES,

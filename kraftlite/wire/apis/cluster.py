@@ -86,7 +86,7 @@ async def _update_features(call: Call, request: Any) -> Mapping[str, object]:
             UpdateFeaturesRequest(
                 updates=updates,
                 validate_only=getattr(request, "validate_only", False),
-                timeout_ms=milliseconds(request.timeout),
+                timeout_ms=call.ctx.settings.request_timeout_ms,  # Kafka does not look at the request's own
                 requester=call.on_behalf,
             ),
         )
