@@ -319,7 +319,8 @@ class ControllerCore:
             self.deferred.add(wait_for, Answer(on_done, response))
 
     def _handle_failure(self, name: str, error: BaseException) -> None:
-        """An event failed. Raises Fault if this node must stop; renounces if another one should take over."""
+        """An event failed. Raises Fault if this node must stop; renounces if another one should take over, as it must where the
+        first records (CE-14) or the end of a metadata transaction (CE-15) could not be written."""
         verdict = classify(error)
         if verdict.fatal:
             raise error
@@ -328,7 +329,7 @@ class ControllerCore:
             code, message = verdict.answer.code.name, verdict.answer.message
             self._tracer.emit(OperationFailed(operation=name, error=code, message=message, trace=stack))
             self.metrics.metadata_error_count += 1
-        if self.active and (verdict.renounce or name == "activate"):  # before its first records nothing may be written (CE-14)
+        if self.active and (verdict.renounce or name == "activate" or self.offsets.transaction_start_offset is not None):
             self.renounce(f"{name}: {verdict.answer}")
 
     # --- claim and renounce

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from kraftlite.controller.results import ControllerResult
+from kraftlite.controller.turns import Steps
 from kraftlite.metadata.features import ELIGIBLE_LEADER_REPLICAS_VERSION, METADATA_VERSION
 from kraftlite.metadata.records import (
     AbortTransactionRecord,
@@ -12,8 +14,9 @@ from kraftlite.metadata.records import (
     DelegationTokenRecord,
     EndTransactionRecord,
     FeatureLevelRecord,
+    MetadataRecord,
 )
-from kraftlite.model.errors import Fault
+from kraftlite.model.errors import ApiError, ErrorCode, Fault
 from tests.harness.controller_world import BOOTSTRAP, World
 
 LEVEL = FeatureLevelRecord(name=METADATA_VERSION, level=30)
@@ -52,6 +55,27 @@ def test_ce_14_who_cannot_write_its_first_records_writes_nothing_else() -> None:
     world = World(bootstrap=(FeatureLevelRecord(name=METADATA_VERSION, level=7), needs_35))
     assert not world.quorum.records()
     assert not any(node.core.active for node in world.nodes.values())
+
+
+def test_ce_18_an_operation_that_is_written_in_part_costs_the_controller_its_office() -> None:
+    """Nobody else would end its metadata transaction, and nothing behind its beginning takes effect until then."""
+    world = World(2)
+    raft = world.active.raft
+
+    def rest() -> Steps[ControllerResult[None]]:
+        raft.fail_prepare = ApiError(ErrorCode.RECORD_LIST_TOO_LARGE, "more than 8 MiB")
+        return ControllerResult(records=[config("2"), EndTransactionRecord()], response=None)
+        yield
+
+    begin: list[MetadataRecord] = [BeginTransactionRecord(name="Many"), config("1")]
+    answer = world.submit("many", lambda _now: ControllerResult(records=begin, response=None, rest=rest))
+    assert answer.code is ErrorCode.RECORD_LIST_TOO_LARGE
+    assert not any(node.core.active for node in world.nodes.values())
+    world.quorum.elect(101)
+    world.settle()
+    assert isinstance(world.quorum.records()[-1], AbortTransactionRecord)
+    one: list[MetadataRecord] = [config("3")]
+    assert world.submit("one", lambda _now: ControllerResult(records=one, response="done")).value == "done"
 
 
 def test_ce_15_bootstrap_without_transaction_support_is_one_plain_batch() -> None:
