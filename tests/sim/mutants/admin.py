@@ -6,10 +6,11 @@ import random
 from typing import Any
 
 from kraftlite.broker.dynamic_configs import DynamicConfigs
-from kraftlite.broker.handlers import broker_changes, configs, quotas
+from kraftlite.broker.handlers import at_controller, broker_changes, configs, quotas
 from kraftlite.broker.log_dirs import LogDirs
 from kraftlite.broker.metadata_cache import MetadataCache
 from kraftlite.broker.publisher import BrokerMetadataPublisher
+from kraftlite.broker.telemetry import ClientTelemetry
 from kraftlite.controller import describe
 from kraftlite.controller.config_control import ConfigControl
 from kraftlite.controller.election_control import ElectionControl
@@ -27,6 +28,7 @@ from kraftlite.replication import states
 from kraftlite.replication.counts import ReplicaCounts
 from kraftlite.replication.manager import ReplicaManager
 from kraftlite.replication.partition import Partition
+from kraftlite.sim.services import at_controller as asked_here
 from kraftlite.sim.workloads import admin as workload
 from kraftlite.sim.workloads.admin_configs import BROKER, TOPIC
 from kraftlite.sim.workloads.admin_configs import features as draw_features
@@ -376,3 +378,26 @@ def fenced_brokers_first(patch: Patch) -> None:
     rule = "found = self.unfenced.next(turn)\n    return found if found is not None else self.fenced.next(turn)"
     other = "found = self.fenced.next(turn)\n    return found if found is not None else self.unfenced.next(turn)"
     patch.edit(_Rack, "next", (rule, other))
+
+
+# --- clients at the edge
+
+
+@mutant(
+    "pushes-at-any-time",
+    "a broker takes the metrics that a client pushes before its interval is over",
+    expects=("PushesInOrder",),
+)
+def pushes_at_any_time(patch: Patch) -> None:
+    """TM-03: the interval is what keeps thousands of clients from flooding a broker."""
+    patch.edit(ClientTelemetry, "_check", ("now - found.last_push_ms >= found.interval_ms", "now >= found.last_push_ms"))
+
+
+@mutant(
+    "named-twice-at-a-controller",
+    "a controller that a client asks directly does not answer for a resource that the request names twice",
+    expects=("ToldByControllers",),
+)
+def named_twice_at_a_controller(patch: Patch) -> None:
+    """CB-03: a client waits for a result of each resource that it names."""
+    patch.edit(at_controller, "alter_configs_here", ("        if times > 1\n", "        if times > 2\n"), also=(asked_here,))
