@@ -17,6 +17,7 @@ from kraftlite.controller.election_control import ElectionControl
 from kraftlite.controller.feature_control import FeatureControl
 from kraftlite.controller.partition_change import PartitionChangeBuilder
 from kraftlite.controller.placement import _Rack
+from kraftlite.controller.queue import EventQueue
 from kraftlite.controller.reassignment_control import ReassignmentControl
 from kraftlite.controller.results import ControllerResult
 from kraftlite.controller.topic_control import TopicControl
@@ -36,8 +37,9 @@ from kraftlite.sim.workloads.admin_configs import quotas as draw_quotas
 from kraftlite.sim.workloads.admin_topics import NAMES, Drawn, Sight, timeout_ms
 from kraftlite.timeline.registry import Revertable
 from tests.sim.mutants.catalog import Change, mutant
-from tests.sim.mutants.lenses import configured
+from tests.sim.mutants.lenses import configured, playing
 from tests.sim.mutants.patching import Patch
+from tests.sim.mutants.scenes import slow_controllers
 
 # --- deltas, images, snapshots, the timeline
 
@@ -378,6 +380,17 @@ def fenced_brokers_first(patch: Patch) -> None:
     rule = "found = self.unfenced.next(turn)\n    return found if found is not None else self.fenced.next(turn)"
     other = "found = self.fenced.next(turn)\n    return found if found is not None else self.unfenced.next(turn)"
     patch.edit(_Rack, "next", (rule, other))
+
+
+@mutant(
+    "expired-event-runs-all-the-same",
+    "what has waited for too long in the controller's queue is answered so, and carried out when its turn comes",
+    expects=("SelfCheck", "13", "50"),
+    lens=playing(slow_controllers),
+)
+def expired_event_runs_all_the_same(patch: Patch) -> None:
+    """CE-03: who was told that it came to nothing asks again, and it is done twice."""
+    patch.edit(EventQueue, "run_one", ("        expiring.done = True\n", ""))
 
 
 # --- clients at the edge
