@@ -367,6 +367,7 @@ class _Run:
     async def _phases(self) -> None:
         cluster = self.cluster
         cluster.boot()
+        self.injector.begin_at_boot(self.result.faults)
         await self._demand(lambda: all(it.started for it in cluster.nodes.values()), "every node starts", START_LIMIT_MS)
         await asyncio.wait_for(self.workload.prepare(), START_LIMIT_MS / 1000)
         self.workload.start()
