@@ -23,7 +23,11 @@ if TYPE_CHECKING:
 @click.command("swarm")
 @click.option("--seeds", type=int, default=200, show_default=True, metavar="N", help="How many runs.")
 @click.option(
-    "--theme", "names", multiple=True, metavar="NAME", help="What the runs are about, in turn; the settled themes if not given."
+    "--theme",
+    "names",
+    multiple=True,
+    metavar="NAME",
+    help="What the runs are about, in turn; if not given, the settled themes, and all of them to measure code.",
 )
 @click.option("--from", "first", type=int, default=1, show_default=True, metavar="N", help="The first seed.")
 @click.option(
@@ -63,7 +67,7 @@ def swarm_command(
     """
     from kraftlite.sim.corpus import Plans
     from kraftlite.sim.swarm import swarm
-    from kraftlite.sim.themes import SETTLED
+    from kraftlite.sim.themes import SETTLED, THEMES
 
     if seeds < 1:
         raise click.ClickException(f"--seeds {seeds}: allowed is 1 or more")
@@ -73,7 +77,7 @@ def swarm_command(
     if measured:
         _check_code()
     duration_ms = milliseconds(duration, "--duration")
-    themes = tuple(map(checked_theme, names)) or SETTLED
+    themes = tuple(map(checked_theme, names)) or (tuple(THEMES) if measured else SETTLED)
     guide = _guide(corpus, seeds, first, duration_ms, themes) if guided else None
     plans: Plans = guide[0] if guide is not None else Plans(range(first, first + seeds), duration_ms, themes)
     progress = _Progress(seeds)

@@ -256,18 +256,20 @@ class ControllerCore:
         if result.atomic and len(records) > MAX_RECORDS_PER_BATCH:
             raise RuntimeError(f"{operation}: {len(records)} records in an atomic batch, at most {MAX_RECORDS_PER_BATCH} fit")
         written = before
-        for start in range(0, len(records), MAX_RECORDS_PER_BATCH):
-            batch = records[start : start + MAX_RECORDS_PER_BATCH]
-            written = yield from self._append_batch(operation, result.cause, batch, None if written is None else written[0])
+        is_first = operation == "activate" and not result.atomic
+        at_once = self.config.tuning.first_records_per_batch if is_first else MAX_RECORDS_PER_BATCH
+        for start in range(0, len(records), at_once):
+            batch = records[start : start + at_once]
+            written = yield from self._append_batch(operation, result, batch, None if written is None else written[0])
         return written
 
     def _append_batch(
-        self, operation: str, cause: str, batch: list[MetadataRecord], first_offset: int | None
+        self, operation: str, it: ControllerResult[R], batch: list[MetadataRecord], first_offset: int | None
     ) -> Steps[tuple[int, int]]:
         """The first offset of the operation and the last one so far. Until all is replayed raft may neither write nor send any
         of it; if it loses its leadership meanwhile, it forgets what is staged, and the news is an event behind this one."""
         assert self.claim_epoch is not None
-        encode, encoded = MetadataSerde(self._level_of(batch)).encode, []
+        encode, encoded = MetadataSerde(self._level_of(it.records)).encode, []
         at_once = min(_DONE_AT_ONCE, self.pace.limit)
         for start in range(0, len(batch), at_once):
             encoded += [encode(record) for record in batch[start : start + at_once]]
@@ -276,7 +278,7 @@ class ControllerCore:
         last_offset = self._raft.prepare_append(self.claim_epoch, batch, encoded)
         base_offset = last_offset - len(batch) + 1
         first_offset = base_offset if first_offset is None else first_offset
-        trace = RecordTrace(self.state, operation, cause, first_offset=first_offset, base_offset=base_offset, count=len(batch))
+        trace = RecordTrace(self.state, operation, it.cause, first_offset=first_offset, base_offset=base_offset, count=len(batch))
         for start in range(0, len(batch), at_once):
             records = batch[start : start + at_once]
             for offset, record in enumerate(records, base_offset + start):
@@ -294,14 +296,11 @@ class ControllerCore:
         trace.emit(self._tracer)
         return first_offset, last_offset
 
-    def _level_of(self, batch: list[MetadataRecord]) -> int:
-        """Return the metadata.version that says which versions of records `batch` is written in: the finalized one; for the
+    def _level_of(self, records: list[MetadataRecord]) -> int:
+        """Return the metadata.version that says which versions of records an operation writes: the finalized one; for the
         records that a new log begins with, the one that they finalize."""
-        found = self.state.features.metadata_version
-        if found is not None:
-            return found
-        levels = (it.level for it in batch if isinstance(it, FeatureLevelRecord) and it.name == METADATA_VERSION)
-        return next(levels, MIN_METADATA_VERSION)
+        levels = (it.level for it in records if isinstance(it, FeatureLevelRecord) and it.name == METADATA_VERSION)
+        return self.state.features.metadata_version or next(levels, MIN_METADATA_VERSION)
 
     def _replay(self, record: MetadataRecord, offset: int) -> None:
         try:

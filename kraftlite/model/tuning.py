@@ -11,6 +11,7 @@ from dataclasses import dataclass, fields
 from kraftlite.model.limits import (
     KIB,
     MAX_ELECTIONS_PER_RUN,
+    MAX_RECORDS_PER_BATCH,
     PRODUCER_BATCHES,
     PRODUCER_ID_BLOCK_SIZE,
     RAFT_FETCH_MAX_WAIT_MS,
@@ -42,6 +43,8 @@ class Tuning:
     """See `controller.turns`."""
     elections_per_run: int = MAX_ELECTIONS_PER_RUN
     producer_id_block: int = PRODUCER_ID_BLOCK_SIZE
+    first_records_per_batch: int = MAX_RECORDS_PER_BATCH
+    """Records in one batch of the metadata transaction that a new log begins with (CE-15, CE-18)."""
     leaders_first: int = 1_000
     """Partitions that a failed broker led from which on those get new leaders before anything else is changed (CM-10)."""
     # metadata

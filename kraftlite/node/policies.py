@@ -72,20 +72,16 @@ class NodePolicies:
     async def judge(self, questions: Sequence[PolicyQuestion], timeout_ms: int) -> list[ApiError | None]:
         if self._calls >= MAX_CALLS:
             raise ApiError(ErrorCode.REQUEST_TIMED_OUT, f"{self._calls} calls of policies have not come back; try again later.")
-        loop = asyncio.get_running_loop()
-        answer: asyncio.Future[list[ApiError | None]] = loop.create_future()
+        answer: asyncio.Future[list[ApiError | None]] = asyncio.get_running_loop().create_future()
 
         def ended(verdicts: list[ApiError | None]) -> None:
             self._calls -= 1
             if not answer.done():
                 answer.set_result(verdicts)
 
-        def run() -> None:
+        def run() -> Callable[[], None]:
             verdicts = [self._verdict(question) for question in questions]
-            try:
-                loop.call_soon_threadsafe(ended, verdicts)
-            except RuntimeError:
-                return  # the node has stopped meanwhile
+            return lambda: ended(verdicts)
 
         def expired() -> None:
             if not answer.done():
@@ -94,8 +90,7 @@ class NodePolicies:
 
         names = ", ".join(sorted({f"The policy {self._texts[it.kind]}" for it in questions}))
         self._calls += 1
-        # A daemon: a policy that never comes back must not keep the node from stopping.
-        threading.Thread(target=run, name="policy", daemon=True).start()
+        (self._ports.aside or _on_a_thread)(run)
         timer = self._ports.clock.call_later(timeout_ms, expired)
         try:
             verdicts = await answer
@@ -125,6 +120,20 @@ class NodePolicies:
             return ApiError(ErrorCode.POLICY_VIOLATION, reason[:_MAX_REASON])
         words = f"The policy {text} returned {type(reason).__name__}; allowed are None and the reason of a refusal as text."
         return ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, words)
+
+
+def _on_a_thread(work: Callable[[], Callable[[], None]]) -> None:
+    """A daemon: a policy that never comes back must not keep the node from stopping."""
+    loop = asyncio.get_running_loop()
+
+    def run() -> None:
+        finish = work()
+        try:
+            loop.call_soon_threadsafe(finish)
+        except RuntimeError:
+            return  # the node has stopped meanwhile
+
+    threading.Thread(target=run, name="policy", daemon=True).start()
 
 
 def _stack(verdict: ApiError) -> str:

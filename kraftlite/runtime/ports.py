@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     import asyncio
 
 T = TypeVar("T")
+Aside: TypeAlias = Callable[[Callable[[], Callable[[], None]]], None]
+"""Runs foreign code, which may never come back, where nobody waits for it; what it returns is called on the loop."""
 Res_co = TypeVar("Res_co", covariant=True)
 
 
@@ -312,5 +314,7 @@ class Ports:
     fault: Callable[[BaseException, str], None]
     """fault(error, where): classify and act: log, stop the node with a non-zero exit. The only catch-all of the house."""
     tuning: Tuning = field(default_factory=Tuning)
+    aside: Aside | None = None
+    """None: a thread for each piece of foreign code."""
     trace_hot: bool = False
     """True when drivers emit the events of the hot path too: one per produce, append or high watermark."""

@@ -32,6 +32,9 @@ START_FAULTS: Final = ("false-starts",)
 """Drawn by `start_faults`, from a random stream of their own."""
 SWAP_FAULTS: Final = ("power-mid-swap",)
 """Drawn by `swap_faults`, from a random stream of their own."""
+BOOT_FAULTS: Final = ("kill-amid-bootstrap",)
+"""They begin when the cluster boots for the first time, whatever their time. Drawn by `boot_faults`, from a random stream of
+their own."""
 QUORUM_FAULTS: Final = ("new-disk", "new-port", "retire-broker", "add-voter", "remove-voter", "upgrade-voters")
 """Drawn by `membership_scenes`, from a random stream of their own. The last four are the administrator's."""
 LEVEL_FAULTS: Final = ("old-software", "raise-level")
@@ -96,7 +99,7 @@ def parse(line: str) -> FaultPlan:
     words = line.split()
     try:
         at_ms, kind = _whole("time", words[0]), words[1]
-        apart = PLACE_FAULTS + START_FAULTS + SWAP_FAULTS + QUORUM_FAULTS + LEVEL_FAULTS
+        apart = PLACE_FAULTS + START_FAULTS + SWAP_FAULTS + BOOT_FAULTS + QUORUM_FAULTS + LEVEL_FAULTS
         known = tuple(dict.fromkeys(ALL_FAULTS + SCENE_FAULTS + TROUBLES + apart))
         if kind not in known and kind not in AMBUSHES:
             raise ValueError(f"unknown fault {kind!r}: known are {', '.join(known)}, and DEED-at-STEP")

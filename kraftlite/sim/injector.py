@@ -10,7 +10,7 @@ from kraftlite.model.ids import NodeId
 from kraftlite.model.method import AnyMethod
 from kraftlite.model.topic_partition import TopicPartition
 from kraftlite.sim.cluster import SimCluster
-from kraftlite.sim.fault_plan import FaultPlan, UnknownNode
+from kraftlite.sim.fault_plan import BOOT_FAULTS, FaultPlan, UnknownNode
 from kraftlite.sim.ledger import ALL_END
 from kraftlite.simhost.host import Incarnation, SimHost
 
@@ -57,6 +57,8 @@ class Injector:
         """Those that were told to stop and have not ended, or nobody was told yet: whatever else is over, they will."""
         self.ambushes: dict[tuple[str, AnyMethod], list[Callable[[NodeId, NodeId], None]]] = {}
         """The faults that wait for a moment in the life of a call, in the order in which they strike."""
+        self.amid_bootstrap: list[FaultPlan] = []
+        """The faults that wait for a controller which writes the first records."""
         self.over = False
         cluster.inflict = lambda plan: None if self.over else self._begin(plan)
 
@@ -71,7 +73,15 @@ class Injector:
     def schedule(self, faults: Sequence[FaultPlan]) -> None:
         """Arm all faults, from now on."""
         for plan in faults:
+            if plan.kind in BOOT_FAULTS:
+                continue
             self.at(plan.at_ms, lambda it=plan: self._begin(it))  # type: ignore[misc]
+
+    def begin_at_boot(self, faults: Sequence[FaultPlan]) -> None:
+        """Begin those that wait for nothing: the cluster has just been told to boot."""
+        for plan in faults:
+            if plan.kind in BOOT_FAULTS:
+                self._begin(plan)
 
     def at(self, delay_ms: int, callback: Callable[[], Any]) -> None:
         loop = self.cluster.loop

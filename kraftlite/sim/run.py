@@ -21,7 +21,7 @@ from kraftlite.model.method import AnyMethod
 from kraftlite.model.topic_partition import TopicPartition
 from kraftlite.node.storage import StorageError
 from kraftlite.runtime.trace import TraceEvent
-from kraftlite.sim import elr_scenes, log_dir_faults, schedule, variations
+from kraftlite.sim import elr_scenes, log_dir_faults, policies, schedule, variations
 from kraftlite.sim.checkers.base import Checker, CheckerFactory, LivenessViolation, Losses, Violation, World
 from kraftlite.sim.checkers.told import Told
 from kraftlite.sim.client import records_of
@@ -36,7 +36,7 @@ from kraftlite.sim.injector import Injector
 from kraftlite.sim.knobs import draw as draw_knobs
 from kraftlite.sim.knobs import turned
 from kraftlite.sim.loop import SimulationIdle, VirtualLoop
-from kraftlite.sim.shape import Shape, of_release
+from kraftlite.sim.shape import Shape
 from kraftlite.sim.shape import draw as draw_shape
 from kraftlite.sim.stranded import Rescue
 from kraftlite.sim.themes import ADMIN, DIRECTORIES, KNOBS, LOGS, MEMBERSHIP, PLAIN, SECURITY, SINK, TRANSACTIONS, TROUBLES
@@ -100,7 +100,7 @@ class RunPlan:
 
 _THEMED: Final = {
     LOGS: logs.with_periods,
-    ADMIN: of_release,
+    ADMIN: policies.with_policies,
     TROUBLES: variations.vary,
     DIRECTORIES: log_dir_faults.several,
     TRANSACTIONS: transaction_settings.vary,
@@ -367,6 +367,7 @@ class _Run:
     async def _phases(self) -> None:
         cluster = self.cluster
         cluster.boot()
+        self.injector.begin_at_boot(self.result.faults)
         await self._demand(lambda: all(it.started for it in cluster.nodes.values()), "every node starts", START_LIMIT_MS)
         await asyncio.wait_for(self.workload.prepare(), START_LIMIT_MS / 1000)
         self.workload.start()

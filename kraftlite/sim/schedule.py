@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from kraftlite.sim import (
+    boot_faults,
     elr_scenes,
     level_scenes,
     log_dir_faults,
@@ -27,6 +28,8 @@ def draw_all(seed: int, shape: Shape, duration_ms: int, theme: str = PLAIN) -> t
     """Everything that a seed stands for, in order."""
     drawn = draw(random.Random(f"faults/{seed}"), shape, duration_ms)
     later = troubles.draw(random.Random(f"troubles/{seed}"), shape, duration_ms) if theme == TROUBLES else []
+    if theme == TROUBLES:
+        later += boot_faults.draw(seed)
     if theme in (PLAIN, TROUBLES):
         later += elr_scenes.draw(seed, shape, duration_ms)
     if theme == DIRECTORIES:

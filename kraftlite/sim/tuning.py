@@ -39,6 +39,7 @@ CHOICES: Final[Mapping[str, Sequence[int]]] = {
     "roles_per_step": (1, 2, 5),
     "updates_joined": (1, 2, 5),
     "leaders_first": (1, 2),
+    "first_records_per_batch": (1, 2, 5),
 }
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from dataclasses import replace
 
-from kraftlite.sim import tuning
+from kraftlite.sim import boot_faults, tuning
 from kraftlite.sim.shape import Shape
 
 
@@ -14,4 +14,5 @@ def vary(shape: Shape, seed: int) -> Shape:
     directories = random.Random(f"directories/{seed}")
     if not directories.randrange(4):
         shape = replace(shape, config={**shape.config, "metadata.log.dir": "/meta"})
-    return replace(shape, tuning=tuning.draw(random.Random(f"tuning/{seed}"), shape.tuning))
+    shape = replace(shape, tuning=tuning.draw(random.Random(f"tuning/{seed}"), shape.tuning))
+    return boot_faults.vary(shape, seed)

@@ -72,7 +72,7 @@ class SimHost:
     on_built: Callable[[SimHost], None] = lambda node: None
     """Called before an incarnation starts."""
     blocking_wait: Callable[[], Awaitable[None]] | None = None
-    """Awaited by each `Tasks.run_blocking`: how long the work takes."""
+    """Awaited by each `Tasks.run_blocking`: how long the work takes. With it the node has no thread for foreign code either."""
     tuning: Tuning = field(default_factory=Tuning)
     trace_hot: bool = False
     seed: int = 0
@@ -133,6 +133,7 @@ class SimHost:
             fault=fault,
             trace_hot=self.trace_hot,
             tuning=self.tuning,
+            aside=None if self.blocking_wait is None else tasks.aside,
         )
         try:
             node = context.run(build_node, self.config, ports, serve_clients=self.serve_clients)

@@ -47,6 +47,15 @@ class SimHostTasks:
         await (asyncio.sleep(0) if self._blocking_wait is None else self._blocking_wait())
         return function()
 
+    def aside(self, work: Callable[[], Callable[[], None]]) -> None:
+        """The port for foreign code, in line as `run_blocking` is."""
+
+        async def run() -> None:
+            finish = await self.run_blocking(work)
+            finish()
+
+        self.spawn(run(), name="aside")
+
     async def cancel_all(self) -> None:
         current = asyncio.current_task()
         while pending := [task for task in self._tasks if task is not current and not task.done()]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from kraftlite.sim.checkers.base import CheckerFactory
+from kraftlite.sim.checkers.callers import PushesInOrder, ToldByControllers
 from kraftlite.sim.checkers.facts import MetadataWatch
 from kraftlite.sim.checkers.i50_admin_outcomes import AdminOutcomes
 from kraftlite.sim.checkers.i51_configs_in_force import ConfigsInForce
@@ -23,4 +24,6 @@ ADMINISTRATION: Final[tuple[CheckerFactory, ...]] = (
     RebornTopics,
     SelfReports,
     NoSecrets,
+    PushesInOrder,
+    ToldByControllers,
 )

@@ -152,8 +152,8 @@ class EligibleLeaders(MetadataChecker):
         changes, gone, lost, back = self._changes, self._gone, self._lost, self._back
         cleared, minimum = self._cleared, self._minimum
         self._changes, self._gone, self._lost, self._back, self._cleared, self._minimum = [], {}, {}, {}, {}, {}
-        if not has_elr(before) or not has_elr(after):
-            return
+        if not has_elr(before) or not has_elr(after) or not before.brokers:
+            return  # without brokers: a new log's first records, of which a batch may have some
         self._check_minimum(after, cleared, minimum)
         if cleared:
             self._check_restored(before, after, cleared, lost)

@@ -7,7 +7,20 @@ from typing import Final
 
 from kraftlite.node.build import Node
 from kraftlite.runtime.ports import Handlers
-from kraftlite.sim.services import admin, directories, doors, groups, hanging, logins, logs, membership, sessions, transactions
+from kraftlite.sim.services import (
+    admin,
+    at_controller,
+    directories,
+    doors,
+    groups,
+    hanging,
+    logins,
+    logs,
+    membership,
+    sessions,
+    telemetry,
+    transactions,
+)
 
 Routes = Callable[[Node], Handlers]
 
@@ -22,4 +35,6 @@ ROUTES: Final[tuple[Routes, ...]] = (
     membership.routes,
     doors.routes,
     logins.routes,
+    telemetry.routes,
+    at_controller.routes,
 )

@@ -11,6 +11,7 @@ from kraftlite.sim.themes import ADMIN, DIRECTORIES, GROUPS, LOGS, MEMBERSHIP, S
 from kraftlite.sim.workloads import (
     admin,
     brokers,
+    callers,
     cordons,
     deletions,
     directories,
@@ -49,7 +50,7 @@ IN_ALL: Final[tuple[Visit, ...]] = (stranger.visit, minimum.visit, levels.visit)
 """In every theme that they name; the seed decides whether they come."""
 THEMED: Final[Mapping[str, tuple[Visit, ...]]] = {
     GROUPS: (groups.visit,),
-    ADMIN: (admin.visit, moves.visit, throttles.visit),
+    ADMIN: (admin.visit, moves.visit, throttles.visit, callers.visit),
     DIRECTORIES: (directories.visit, cordons.visit),
     LOGS: (logs.visit, sessions.visit, racks.visit, deletions.visit, waiting.visit),
     TRANSACTIONS: (transactions.visit, latest.visit),

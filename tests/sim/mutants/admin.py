@@ -6,16 +6,18 @@ import random
 from typing import Any
 
 from kraftlite.broker.dynamic_configs import DynamicConfigs
-from kraftlite.broker.handlers import broker_changes, configs, quotas
+from kraftlite.broker.handlers import at_controller, broker_changes, configs, quotas
 from kraftlite.broker.log_dirs import LogDirs
 from kraftlite.broker.metadata_cache import MetadataCache
 from kraftlite.broker.publisher import BrokerMetadataPublisher
+from kraftlite.broker.telemetry import ClientTelemetry
 from kraftlite.controller import describe
 from kraftlite.controller.config_control import ConfigControl
 from kraftlite.controller.election_control import ElectionControl
 from kraftlite.controller.feature_control import FeatureControl
 from kraftlite.controller.partition_change import PartitionChangeBuilder
 from kraftlite.controller.placement import _Rack
+from kraftlite.controller.queue import EventQueue
 from kraftlite.controller.reassignment_control import ReassignmentControl
 from kraftlite.controller.results import ControllerResult
 from kraftlite.controller.topic_control import TopicControl
@@ -27,6 +29,7 @@ from kraftlite.replication import states
 from kraftlite.replication.counts import ReplicaCounts
 from kraftlite.replication.manager import ReplicaManager
 from kraftlite.replication.partition import Partition
+from kraftlite.sim.services import at_controller as asked_here
 from kraftlite.sim.workloads import admin as workload
 from kraftlite.sim.workloads.admin_configs import BROKER, TOPIC
 from kraftlite.sim.workloads.admin_configs import features as draw_features
@@ -34,8 +37,9 @@ from kraftlite.sim.workloads.admin_configs import quotas as draw_quotas
 from kraftlite.sim.workloads.admin_topics import NAMES, Drawn, Sight, timeout_ms
 from kraftlite.timeline.registry import Revertable
 from tests.sim.mutants.catalog import Change, mutant
-from tests.sim.mutants.lenses import configured
+from tests.sim.mutants.lenses import configured, playing
 from tests.sim.mutants.patching import Patch
+from tests.sim.mutants.scenes import slow_controllers
 
 # --- deltas, images, snapshots, the timeline
 
@@ -376,3 +380,37 @@ def fenced_brokers_first(patch: Patch) -> None:
     rule = "found = self.unfenced.next(turn)\n    return found if found is not None else self.fenced.next(turn)"
     other = "found = self.fenced.next(turn)\n    return found if found is not None else self.unfenced.next(turn)"
     patch.edit(_Rack, "next", (rule, other))
+
+
+@mutant(
+    "expired-event-runs-all-the-same",
+    "what has waited for too long in the controller's queue is answered so, and carried out when its turn comes",
+    expects=("SelfCheck", "13", "50"),
+    lens=playing(slow_controllers),
+)
+def expired_event_runs_all_the_same(patch: Patch) -> None:
+    """CE-03: who was told that it came to nothing asks again, and it is done twice."""
+    patch.edit(EventQueue, "run_one", ("        expiring.done = True\n", ""))
+
+
+# --- clients at the edge
+
+
+@mutant(
+    "pushes-at-any-time",
+    "a broker takes the metrics that a client pushes before its interval is over",
+    expects=("PushesInOrder",),
+)
+def pushes_at_any_time(patch: Patch) -> None:
+    """TM-03: the interval is what keeps thousands of clients from flooding a broker."""
+    patch.edit(ClientTelemetry, "_check", ("now - found.last_push_ms >= found.interval_ms", "now >= found.last_push_ms"))
+
+
+@mutant(
+    "named-twice-at-a-controller",
+    "a controller that a client asks directly does not answer for a resource that the request names twice",
+    expects=("ToldByControllers",),
+)
+def named_twice_at_a_controller(patch: Patch) -> None:
+    """CB-03: a client waits for a result of each resource that it names."""
+    patch.edit(at_controller, "alter_configs_here", ("        if times > 1\n", "        if times > 2\n"), also=(asked_here,))

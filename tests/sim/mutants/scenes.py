@@ -199,3 +199,13 @@ def late_registrations(rng: random.Random, shape: Shape, at_ms: int) -> Sequence
         ),
         FaultPlan(at_ms=first_ms + again_ms, kind="kill", target=who, for_ms=100),
     ]
+
+
+def slow_controllers(rng: random.Random, shape: Shape, at_ms: int) -> Sequence[FaultPlan]:
+    """The active controller is slower than some of its callers have patience for: their requests are too old when their turn
+    comes."""
+    return (
+        FaultPlan(
+            at_ms=at_ms, kind="slow-cpu", target="controller", for_ms=rng.randint(1_500, 4_000), amount=rng.choice((2_000, 5_000))
+        ),
+    )

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from kraftlite.controller import activation, core
 from kraftlite.metadata.loader import MetadataLoader
 from kraftlite.replication.alter_partition import AlterPartitionCore
+from kraftlite.sim import boot_faults
 from tests.sim.mutants.catalog import mutant
 from tests.sim.mutants.lenses import tuned
 from tests.sim.mutants.patching import Patch
@@ -37,3 +39,20 @@ def snapshot_slice_dropped(patch: Patch) -> None:
         "_load_snapshot",
         ("                delta.replay(record)", "                replayed + 1 >= self._slice or delta.replay(record)"),
     )
+
+
+def dying_amid_bootstraps(patch: Patch) -> None:
+    """Controllers die while they write the first records, in every run."""
+    patch.set(boot_faults, "ONE_SEED_IN", 1)
+
+
+@mutant(
+    "half-written-bootstrap-is-left",
+    "who takes over amid a predecessor's first records aborts them, and does not write them again",
+    expects=("liveness", "crash", "33", "85"),
+    lens=dying_amid_bootstraps,
+)
+def half_written_bootstrap_is_left(patch: Patch) -> None:
+    """CE-15: the log has no metadata.version then, and nobody can take it over."""
+    rule = ("if not empty_before_transaction:", "if transaction_start:")
+    patch.edit(activation, "activation_records", rule, also=(core,))

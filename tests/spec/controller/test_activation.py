@@ -17,6 +17,7 @@ from kraftlite.metadata.records import (
     MetadataRecord,
 )
 from kraftlite.model.errors import ApiError, ErrorCode, Fault
+from kraftlite.model.tuning import Tuning
 from tests.harness.controller_world import BOOTSTRAP, World
 
 LEVEL = FeatureLevelRecord(name=METADATA_VERSION, level=30)
@@ -122,3 +123,14 @@ def test_ce_15_another_open_transaction_is_aborted() -> None:
 def test_ce_15_an_open_transaction_without_support_is_an_error() -> None:
     with pytest.raises(Fault, match=r"metadata\.version 12"):
         World(log=[[FeatureLevelRecord(name=METADATA_VERSION, level=12)], [BeginTransactionRecord(name="x")]])
+
+
+@pytest.mark.parametrize("at_once", [1, 2, 5])
+def test_ce_15_a_bootstrap_in_several_batches_is_the_same_bootstrap(at_once: int) -> None:
+    level = FeatureLevelRecord(name=METADATA_VERSION, level=25)
+    bootstrap = (level, FeatureLevelRecord(name="group.version", level=1), config("1"))
+    world = World(2, bootstrap=bootstrap, tuning=Tuning(first_records_per_batch=at_once))
+    assert world.quorum.records() == World(2, bootstrap=bootstrap).quorum.records()
+    assert len({node.core.state_hash() for node in world.nodes.values()}) == 1
+    sizes = [len(batch.records) for batch in world.quorum.batches]
+    assert max(sizes) == at_once and sum(sizes) == 5

@@ -8,10 +8,11 @@ from dataclasses import replace
 
 import pytest
 
-from kraftlite.sim import elr_scenes, schedule, start_faults, swap_faults, themes, troubles
+from kraftlite.sim import boot_faults, elr_scenes, schedule, start_faults, swap_faults, themes, troubles
 from kraftlite.sim.fault_plan import (
     ALL_FAULTS,
     AMBUSHES,
+    BOOT_FAULTS,
     LEVEL_FAULTS,
     ONE_TARGET,
     PLACE_FAULTS,
@@ -36,7 +37,7 @@ def _drawn(seed: int, shape: Shape = SHAPE) -> list[FaultPlan]:
 
 
 def test_every_kind_of_fault_has_what_carries_it_out() -> None:
-    drawn_apart = {*PLACE_FAULTS, *START_FAULTS, *SWAP_FAULTS, *QUORUM_FAULTS, *LEVEL_FAULTS}
+    drawn_apart = {*PLACE_FAULTS, *START_FAULTS, *SWAP_FAULTS, *BOOT_FAULTS, *QUORUM_FAULTS, *LEVEL_FAULTS}
     assert set(HANDLERS) == {*ALL_FAULTS, *SCENE_FAULTS, *TROUBLES, *AMBUSHES, *drawn_apart}
 
 
@@ -64,7 +65,8 @@ def test_they_come_on_top_of_what_a_seed_has_and_with_their_theme_only() -> None
         every = schedule.draw_all(seed, SHAPE, 15_000, themes.TROUBLES)
         assert [it for it in every if it in plain] == plain
         starts = start_faults.draw(seed, SHAPE, 15_000)
-        assert len(every) == len(plain) + len(_drawn(seed)) + len(starts)
+        boots = boot_faults.draw(seed)
+        assert len(every) == len(plain) + len(_drawn(seed)) + len(starts) + len(boots)
 
 
 @pytest.mark.parametrize("kind", TROUBLES)
