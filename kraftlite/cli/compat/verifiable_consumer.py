@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from kraftlite.cli.compat import clients
-from kraftlite.cli.compat.tool import Parser, UsageError, addresses, told_to_stop
+from kraftlite.cli.compat.tool import Parser, UsageError, addresses, told_to_stop, whole
 from kraftlite.cli.compat.verifiable_producer import say
 
 
@@ -17,8 +17,8 @@ def run(arguments: Sequence[str]) -> int:
     for name in ("topic", "group-id", "group-instance-id", "assignment-strategy", "group-remote-assignor"):
         parser.add_argument(f"--{name}")
     parser.add_argument("--group-protocol", default="classic")
-    parser.add_argument("--max-messages", type=int, default=-1)
-    parser.add_argument("--session-timeout", type=int, default=30_000)
+    parser.add_argument("--max-messages", type=whole(32), default=-1)
+    parser.add_argument("--session-timeout", type=whole(32), default=30_000)
     parser.add_argument("--verbose", action="store_true")
     parser.add_argument("--enable-autocommit", action="store_true")
     parser.add_argument("--reset-policy", default="earliest", choices=("earliest", "latest", "none"))

@@ -11,7 +11,7 @@ from typing import Any
 import click
 
 from kraftlite.cli.compat import clients
-from kraftlite.cli.compat.tool import Parser, UsageError, addresses, told_to_stop
+from kraftlite.cli.compat.tool import Parser, UsageError, addresses, told_to_stop, whole
 
 
 def say(name: str, **facts: object) -> None:
@@ -25,13 +25,13 @@ def run(arguments: Sequence[str]) -> int:
     )
     parser.connection()
     parser.add_argument("--topic")
-    parser.add_argument("--max-messages", type=int, default=-1)
-    parser.add_argument("--throughput", type=int, default=-1)
-    parser.add_argument("--acks", type=int, choices=(0, 1, -1), default=-1)
+    parser.add_argument("--max-messages", type=whole(32), default=-1)
+    parser.add_argument("--throughput", type=whole(32), default=-1)
+    parser.add_argument("--acks", type=whole(32), choices=(0, 1, -1), default=-1)
     parser.add_argument("--producer.config", dest="producer_config", metavar="FILE")
-    parser.add_argument("--message-create-time", type=int, default=-1)
-    parser.add_argument("--value-prefix", type=int)
-    parser.add_argument("--repeating-keys", type=int)
+    parser.add_argument("--message-create-time", type=whole(64), default=-1)
+    parser.add_argument("--value-prefix", type=whole(32))
+    parser.add_argument("--repeating-keys", type=whole(32))
     options = parser.read(arguments)
     if not options.topic:
         raise UsageError("argument --topic is required")
