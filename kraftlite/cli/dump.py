@@ -129,7 +129,8 @@ def _dump_batches(path: Path, report: Report, max_bytes: int | None, decoder: De
         _print_batch(header, position, valid, report)
         if header.magic != MAGIC:
             report.problem(
-                f"Found a batch with the unknown magic {header.magic} in {path} at position {position}, offset {header.base_offset}"
+                f"Found a batch with the unknown magic {header.magic} in {path} at position {position}, "
+                f"offset {header.base_offset}"
             )
         if not valid:
             report.problem(f"Found a batch with a wrong CRC in {path} at position {position}, offset {header.base_offset}")
