@@ -69,7 +69,7 @@ def _token(found: Any, renewers: tuple[Principal, ...]) -> Token:
 
 
 def _period(ms: int) -> int:
-    """As it can be sent: a token's greatest age cuts it anyway."""
+    """Cut a period to what can be sent: a token's greatest age cuts it anyway."""
     return max(-_LONGEST_MS, min(_LONGEST_MS, ms))
 
 

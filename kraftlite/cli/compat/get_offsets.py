@@ -80,7 +80,7 @@ def _time(text: str) -> int:
 
 
 def chosen(options: argparse.Namespace) -> Chosen:
-    """Which partitions are meant. Raises ToolError."""
+    """Return the rule that says which partitions are meant. Raises ToolError."""
     if options.topic_partitions is not None:
         rules = [_rule(item) for item in comma_list(options.topic_partitions)]
         return lambda topic, index: any(rule(topic, index) for rule in rules)

@@ -146,7 +146,7 @@ class Run:
         self._payloads = self._read()
         self._window_s = _WINDOW_S if options.reporting_interval is None else options.reporting_interval / 1000
         self._stats = [Stats(self._window_s)]
-        """Of all records; then those of the steady state."""
+        """That of all records; then that of the steady state."""
         self._failed = 0
 
     def _read(self) -> list[bytes]:
