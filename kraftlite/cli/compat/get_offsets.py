@@ -14,6 +14,7 @@ from kraftlite.cli.compat.tool import Parser, ToolError, UsageError, cluster_of,
 from kraftlite.cli.compat.topic_filter import comma_list, topic_pattern
 from kraftlite.client.admin import list_offsets
 from kraftlite.model.errors import ErrorCode
+from kraftlite.model.shown import shown
 
 if TYPE_CHECKING:
     from kraftlite.client.cluster import ClusterClient
@@ -73,7 +74,7 @@ def _time(text: str) -> int:
     value = java_long(text)
     if value is None:
         raise ToolError(
-            f"Malformed time argument {text}. Please use -1 or latest / -2 or earliest / -3 or max-timestamp / -4 or "
+            f"Malformed time argument {shown(text)}. Please use -1 or latest / -2 or earliest / -3 or max-timestamp / -4 or "
             "earliest-local / -5 or latest-tiered / -6 or earliest-pending-upload, or a specified long format timestamp"
         )
     return value
@@ -88,7 +89,7 @@ def chosen(options: argparse.Namespace) -> Chosen:
     numbers = {java_int(one) for one in comma_list(options.partitions)} if options.partitions else set()
     if None in numbers:
         raise ToolError(
-            f"--partitions expects a comma separated list of numeric partition ids, but received: {options.partitions}"
+            f"--partitions expects a comma separated list of numeric partition ids, but received: {shown(options.partitions)}"
         )
     return lambda topic, index: topics.fullmatch(topic) is not None and (not numbers or index in numbers)
 
@@ -108,5 +109,5 @@ def _rule(text: str) -> Chosen:
 def _partition(text: str) -> int:
     value = java_int(text)
     if value is None:
-        raise ToolError(f'For input string: "{text}"')
+        raise ToolError(f'For input string: "{shown(text)}"')
     return value

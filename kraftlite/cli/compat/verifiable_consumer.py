@@ -101,13 +101,13 @@ class Reader:
             {"topic": topic, "partition": index, "count": len(found), "minOffset": min(found), "maxOffset": max(found)}
             for (topic, index), found in by_partition.items()
         ]
-        say("records_consumed", count=len(records), partitions=parts)
         if options.verbose:
             for one in records:
                 key, value = (
                     (part or b"").decode("utf-8", "replace") if part is not None else None for part in (one.key(), one.value())
                 )
                 say("record_data", key=key, value=value, topic=one.topic(), partition=one.partition(), offset=one.offset())
+        say("records_consumed", count=len(records), partitions=parts)
         if not options.enable_autocommit:
             self._commit(by_partition)
 
