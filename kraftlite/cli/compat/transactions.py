@@ -197,7 +197,7 @@ def _not_described(partition: Partition, broker: int | None, error: ClientError)
     if not _valid(partition[0]):
         return f"Failed to fetch metadata for partition {name} due to invalid topic `{partition[0]}`"
     if error.code in (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.LEADER_NOT_AVAILABLE):
-        return TEXTS[error.code]
+        return f"Failed to describe active producers for partition {name}: {TEXTS[error.code].rstrip('.')}"
     return f"Failed to describe active producers for partition {name} due to unexpected error"
 
 

@@ -80,12 +80,13 @@ def test_a_listing_that_is_refused_names_a_broker(capsys: pytest.CaptureFixture[
             "find-hanging --topic t --partition 9",
             ErrorCode.NONE,
             "Failed to describe producers for 1 partitions on broker Optional.empty: "
-            "This server does not host this topic-partition..",
+            "Failed to describe active producers for partition t-9: This server does not host this topic-partition.",
         ),
         (
             "describe-producers --topic t --partition 9",
             ErrorCode.NONE,
-            "Failed to describe producers for partition t-9 on leader: This server does not host this topic-partition..",
+            "Failed to describe producers for partition t-9 on leader: "
+            "Failed to describe active producers for partition t-9: This server does not host this topic-partition.",
         ),
         (
             "describe-producers --topic a/b --partition 0",
