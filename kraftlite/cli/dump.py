@@ -21,6 +21,7 @@ from kraftlite.cli.render import control_as_json, text_of
 from kraftlite.cli.transaction_records import DIRECTORY_PREFIX, dumped
 from kraftlite.log.batch import (
     HEADER_BYTES,
+    MAGIC,
     BatchHeader,
     check_crc,
     iter_records,
@@ -33,6 +34,8 @@ from kraftlite.model.errors import ApiError, Fault
 SUFFIXES = (".log", ".checkpoint", ".index", ".timeindex", ".txnindex", ".snapshot")
 _LOG_FILE = re.compile(r"\d{20}(\.log|\.index|\.timeindex|\.txnindex|\.snapshot|-\d{10}\.checkpoint)|bootstrap\.checkpoint")
 _CODECS = {0: "none", 1: "gzip", 2: "snappy", 3: "lz4", 4: "zstd"}
+_OLDEST_BYTES = 26
+"""The least that a batch of magic 0 has: an offset, a length, and a message without key and value."""
 _METADATA_PREFIX = "__cluster_metadata-"
 
 
@@ -124,6 +127,11 @@ def _dump_batches(path: Path, report: Report, max_bytes: int | None, decoder: De
             )
         expected = header.next_offset
         _print_batch(header, position, valid, report)
+        if header.magic != MAGIC:
+            report.problem(
+                f"Found a batch with the unknown magic {header.magic} in {path} at position {position}, "
+                f"offset {header.base_offset}"
+            )
         if not valid:
             report.problem(f"Found a batch with a wrong CRC in {path} at position {position}, offset {header.base_offset}")
         elif not report.batches_only:
@@ -131,11 +139,18 @@ def _dump_batches(path: Path, report: Report, max_bytes: int | None, decoder: De
 
 
 def _walk(view: memoryview, path: Path, report: Report, max_bytes: int | None) -> Iterator[tuple[int, BatchHeader]]:
-    """Batches up to the end, or up to where none begins any more, which is damage."""
+    """Batches up to the end, or up to where none begins any more, which is damage. One of a later magic, which this may be or
+    have been flipped to, has a length all the same."""
     position, end = 0, len(view)
     while position < end and (max_bytes is None or position < max_bytes):
         header = parse_header(view, position) if end - position >= HEADER_BYTES else None
-        if header is None or header.size_bytes < HEADER_BYTES or header.magic != 2 or position + header.size_bytes > end:
+        if header is not None and 0 <= header.magic < MAGIC and _OLDEST_BYTES <= header.size_bytes <= end - position:
+            if max_bytes is not None and position + header.size_bytes > max_bytes:
+                return
+            report.problem(f"Found a batch of an older format, magic {header.magic}, in {path} at position {position}")
+            position += header.size_bytes
+            continue
+        if header is None or header.size_bytes < HEADER_BYTES or header.magic < MAGIC or position + header.size_bytes > end:
             if not any(view[position:]):
                 report.line(f"{end - position} zero bytes at the end (preallocated)", {"zero_bytes": end - position})
             else:

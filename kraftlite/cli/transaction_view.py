@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from kraftlite.client.errors import ClientError, RequestRefused
 from kraftlite.client.transactions import Abort, ProducerState, describe_producers, describe_transactions, list_transactions
@@ -29,6 +29,18 @@ class OpenTransaction(NamedTuple):
 
     partition: Partition
     producer: ProducerState
+
+
+class NotDescribed(RequestRefused):
+    """The producers of a partition are not known, for this reason."""
+
+    def __init__(self, partition: Partition, refused: RequestRefused) -> None:
+        super().__init__(refused.code, refused.message or "the producers of {}-{} are not known".format(*partition))
+        self.partition = partition
+        self.refused = refused
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.partition, self.refused)
 
 
 class NoSuchTopic(Exception):
@@ -63,13 +75,11 @@ def partitions_of(cluster: ClusterClient, topic: str | None, partition: int | No
 def open_transactions(
     cluster: ClusterClient, partitions: Sequence[Partition], *, broker: int | None, since_ms: int
 ) -> list[OpenTransaction]:
-    """Those in which nothing was written since a time (wall clock milliseconds). Raises ClientError."""
+    """Those in which nothing was written since a time (wall clock milliseconds). Raises NotDescribed, ClientError."""
     found = []
     for partition, producers in describe_producers(cluster, partitions, broker=broker).items():
         if isinstance(producers, RequestRefused):
-            raise RequestRefused(producers.code, producers.message or "the producers of {}-{} are not known".format(*partition))
-        if isinstance(producers, ClientError):
-            raise producers
+            raise NotDescribed(partition, producers)
         found += [
             OpenTransaction(partition, it) for it in producers if it.start_offset is not None and it.last_timestamp_ms < since_ms
         ]

@@ -22,6 +22,7 @@ _ANSWER_MS = 10_000
 _LEADER_TIMEOUT_MS = 10_000
 """For a leader that takes connections and answers nothing: a little longer than a session, after which there is another."""
 _MAX_TIMESTAMP = -3
+_LATEST_TIERED = -5
 """The lowest timestamp of ListOffsets that every broker since Kafka 3.0 knows; those of tiered storage, below it, are newer."""
 SOURCES = {
     1: "DYNAMIC_TOPIC_CONFIG",
@@ -148,7 +149,8 @@ def list_offsets(
             for topic, indexes in by_topic(partitions).items()
         ]
         values = {"replica_id": -1, "isolation_level": 1 if committed else 0, "topics": topics, "timeout": 30_000}
-        version = 7 if all(at >= _MAX_TIMESTAMP for at in wanted.values()) else 10
+        lowest = min(wanted.values(), default=0)
+        version = 7 if lowest >= _MAX_TIMESTAMP else 10 if lowest >= _LATEST_TIERED else 11
         answer = cluster.call(2, version, values, broker=leader, timeout_ms=_LEADER_TIMEOUT_MS)
         return {
             (str(topic.name), int(part.partition_index)): (code_of(part), int(part.offset), int(part.timestamp))

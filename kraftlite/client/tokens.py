@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
 from kraftlite.client.cluster import ClusterClient, check
 from kraftlite.model.principal import Principal
+
+_LONGEST_MS: Final = 10**15
+"""Thirty thousand years."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,19 +31,19 @@ def create_token(cluster: ClusterClient, owner: Principal | None, renewers: Sequ
         "owner_principal_type": None if owner is None else owner.kind,
         "owner_principal_name": None if owner is None else owner.name,
         "renewers": [{"principal_type": it.kind, "principal_name": it.name} for it in renewers],
-        "max_lifetime": max_lifetime_ms,
+        "max_lifetime": _period(max_lifetime_ms),
     }
     return _token(check(cluster.call(38, 3, values)), tuple(renewers))
 
 
 def renew_token(cluster: ClusterClient, code: bytes, period_ms: int) -> int:
     """Returns when it expires now. `period_ms` -1: as long as is usual."""
-    return _ms(check(cluster.call(39, 2, {"hmac": code, "renew_period": period_ms})).expiry_timestamp)
+    return _ms(check(cluster.call(39, 2, {"hmac": code, "renew_period": _period(period_ms)})).expiry_timestamp)
 
 
 def expire_token(cluster: ClusterClient, code: bytes, period_ms: int) -> int:
     """Returns when it expires now. A negative period ends it at once."""
-    return _ms(check(cluster.call(40, 2, {"hmac": code, "expiry_time_period": period_ms})).expiry_timestamp)
+    return _ms(check(cluster.call(40, 2, {"hmac": code, "expiry_time_period": _period(period_ms)})).expiry_timestamp)
 
 
 def describe_tokens(cluster: ClusterClient, owners: Sequence[Principal] | None) -> list[Token]:
@@ -63,6 +66,11 @@ def _token(found: Any, renewers: tuple[Principal, ...]) -> Token:
         expiry_ms=_ms(found.expiry_timestamp),
         max_ms=_ms(found.max_timestamp),
     )
+
+
+def _period(ms: int) -> int:
+    """Cut a period to what can be sent: a token's greatest age cuts it anyway."""
+    return max(-_LONGEST_MS, min(_LONGEST_MS, ms))
 
 
 def _ms(moment: Any) -> int:

@@ -47,6 +47,8 @@ def topics(side: Side) -> Iterator[Step]:
         "get-offsets --topic t",
         "get-offsets --topic t --time max-timestamp",
         "get-offsets --topic t --time -7",
+        "get-offsets --topic t --time earliest-pending-upload",
+        "get-offsets --topic-partitions t:1,",
         "leader-election --election-type preferred --topic t --partition 0",
         "leader-election --election-type preferred --topic t --partition 9",
         "leader-election --election-type unclean --topic nope --partition 0",
@@ -132,6 +134,12 @@ def transactions(side: Side) -> Iterator[Step]:
     for command in (
         "transactions describe --transactional-id never-begun",
         "transactions find-hanging --broker-id 9",
+        "transactions find-hanging --topic a/b --partition 0",
+        "transactions describe-producers --topic a/b --partition 0",
+        f"transactions describe-producers --topic {compare_transactions.TOPIC} --partition 0 --broker-id 2",
+        f"transactions abort --topic {compare_transactions.TOPIC} --partition 0 --start-offset 99",
+        f"transactions abort --topic {compare_transactions.TOPIC} --partition 0 --producer-id -1 --producer-epoch 0 "
+        "--coordinator-epoch 0",
     ):
         yield _run(side, command)
 
@@ -151,12 +159,19 @@ def moves(side: Side) -> Iterator[Step]:
             file.write_text(json.dumps({"version": 1, "partitions": [{"topic": topic, "partition": 0, "replicas": replicas}]}))
             return f"--reassignment-json-file {file}"
 
+        throttled = f"reassign-partitions --execute {plan('m', [2, 1])} --throttle 5000 --replica-alter-log-dirs-throttle 600"
         for what, command in (
             ("list", "reassign-partitions --list"),
             ("an unknown broker", f"reassign-partitions --execute {plan('m', [9])}"),
             ("an unknown topic", f"reassign-partitions --execute {plan('nope', [1])}"),
             ("cancel nothing", f"reassign-partitions --cancel {plan('m', [1, 2])}"),
             ("verify", f"reassign-partitions --verify {plan('m', [1, 2])}"),
+            ("a broker twice", f"reassign-partitions --execute {plan('m', [1, 1])}"),
+            ("another factor", f"reassign-partitions --execute {plan('m', [1])} --disallow-replication-factor-change"),
+            ("a throttle", throttled),
+            ("what it throttles", "configs --describe --entity-type topics --entity-name m"),
+            ("verify what was throttled", f"reassign-partitions --verify {plan('m', [2, 1])}"),
+            ("what is throttled then", "configs --describe --entity-type brokers --entity-name 1"),
         ):
             yield what, _run(side, command)[1]
 
@@ -165,9 +180,19 @@ def admin_client(side: Side) -> Iterator[Step]:
     """What Java's AdminClient says to each of its calls (`Answers.java`)."""
     side.create("adm", [[1, 2, 3], [2, 3, 1]], retention_ms="-1")
     side.create("adm-pair", [[1, 2]])
-    command = [*tools.java("Answers", more=[tools.programs()]), side.bootstrap_servers]
+    yield from _answers(side, "Answers")
+
+
+def rarely_asked(side: Side) -> Iterator[Step]:
+    """What the AdminClient says to its calls about transactions, voters, tokens and some of groups (`RareAnswers.java`)."""
+    side.create("rare-answers", [[1, 2, 3]])
+    yield from _answers(side, "RareAnswers")
+
+
+def _answers(side: Side, program: str) -> Iterator[Step]:
+    command = [*tools.java(program, more=[tools.programs()]), side.bootstrap_servers]
     done = subprocess.run(command, capture_output=True, text=True, timeout=ANSWERS_TIMEOUT_S, check=False)
-    assert done.returncode == 0, f"{side.name}: Answers: {done.stderr[-2000:]}"
+    assert done.returncode == 0, f"{side.name}: {program}: {done.stderr[-2000:]}"
     for line in side.reduced(done.stdout).splitlines():
         question, answer = line.split(": ", 1)
         yield question, [answer]
@@ -181,4 +206,5 @@ STORIES: Final[Mapping[str, Steps]] = {
     "kafka-transactions": transactions,
     "kafka-reassign-partitions": moves,
     "AdminClient": admin_client,
+    "AdminClient, rarely asked": rarely_asked,
 }

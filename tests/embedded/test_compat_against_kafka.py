@@ -40,10 +40,19 @@ kafka-configs --describe --entity-type groups
 kafka-configs --describe --group g
 kafka-client-metrics --list
 kafka-client-metrics --describe
+kafka-client-metrics --alter --name m
 kafka-get-offsets
 kafka-get-offsets --topic two --time earliest
 kafka-get-offsets --topic-partitions two:0-2,one --time -1
 kafka-get-offsets --topic nope
+kafka-get-offsets --topic one,two
+kafka-get-offsets --topic "one"
+kafka-get-offsets --topic-partitions two:1,
+kafka-get-offsets --topic-partitions two:,one
+kafka-get-offsets --topic two --partitions 0,
+kafka-get-offsets --topic two --partitions 1_0
+kafka-get-offsets --topic one --time 1_0
+kafka-get-offsets --topic one --time earliest-pending-upload
 kafka-get-offsets --topic one --time -5
 kafka-consumer-groups --list
 kafka-consumer-groups --describe --group g
@@ -61,12 +70,16 @@ kafka-transactions describe --transactional-id nobody
 kafka-transactions describe-producers --topic one --partition 0
 kafka-transactions describe-producers --topic one --partition 0 --broker-id 2
 kafka-transactions find-hanging --topic two --max-transaction-timeout 0
+kafka-transactions describe-producers --topic a/b --partition 0
 kafka-transactions find-hanging
+kafka-transactions find-hanging --topic a/b
+kafka-transactions find-hanging --topic two --max-transaction-timeout 1_5
 kafka-transactions abort --topic one --partition 0 --start-offset 7
 kafka-leader-election --election-type PREFERRED --topic two --partition 0
 kafka-leader-election --election-type PREFERRED --topic nope --partition 0
 kafka-reassign-partitions --list
 kafka-metadata-quorum describe
+kafka-metadata-quorum describe --status --human-readable
 kafka-features describe
 kafka-features describe --node-id 2
 kafka-features describe --node-id -1

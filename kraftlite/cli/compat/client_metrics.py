@@ -70,7 +70,7 @@ def _carry_out(action: str, cluster: ClusterClient, options: argparse.Namespace)
             describe(cluster, name)
     elif action == "delete":
         if not options.name:
-            raise UsageError("A client metrics resource name must be specified with --delete")
+            raise UsageError("A client metrics resource name must be specified with --delete.")
         delete(cluster, options.name)
     else:
         _alter(cluster, options)
@@ -89,9 +89,9 @@ def delete(cluster: ClusterClient, name: str) -> None:
 
 
 def _alter(cluster: ClusterClient, options: argparse.Namespace) -> None:
-    if bool(options.name) == options.generate_name:
-        raise UsageError("One of --name or --generate-name must be specified with --alter")
-    name = options.name or uuid_to_str(random_uuid(random.SystemRandom()))
+    if (options.name is not None) == options.generate_name:
+        raise UsageError("One of --name or --generate-name must be specified with --alter.")
+    name = uuid_to_str(random_uuid(random.SystemRandom())) if options.name is None else options.name
     given = {
         "interval.ms": options.interval,
         "metrics": None if options.metrics is None else ",".join(options.metrics),
@@ -102,7 +102,5 @@ def _alter(cluster: ClusterClient, options: argparse.Namespace) -> None:
         for key, value in given.items()
         if value is not None
     ]
-    if not changes:
-        raise UsageError("One of --interval, --metrics or --match must be specified with --alter")
     alter_configs(cluster, KIND, name, changes)
     click.echo(f"Altered client metrics config for {name}.")

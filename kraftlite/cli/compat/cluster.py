@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 import click
 
-from kraftlite.cli.compat.tool import Parser, ToolError, UsageError, cluster_of
+from kraftlite.cli.compat.tool import Parser, ToolError, UsageError, cluster_of, whole
 from kraftlite.cli.target import CONFIG_OPTION, CONFIG_VARIABLE
 from kraftlite.client.cluster import ClusterClient, check
 from kraftlite.client.errors import RequestRefused
@@ -25,7 +25,7 @@ def run(arguments: Sequence[str]) -> int:
         action.add_argument("-c", CONFIG_OPTION, metavar="FILE", default=os.environ.get(CONFIG_VARIABLE))
         action.add_argument("--config", metavar="FILE")
         if name == "unregister":
-            action.add_argument("--id", "-i", type=int)
+            action.add_argument("--id", "-i", type=whole(32))
         if name == "list-endpoints":
             action.add_argument("--include-fenced-brokers", action="store_true")
     options = parser.read(arguments)

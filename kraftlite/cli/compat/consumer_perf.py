@@ -11,7 +11,7 @@ from typing import Any
 import click
 
 from kraftlite.cli.compat import clients
-from kraftlite.cli.compat.tool import Parser, UsageError, addresses
+from kraftlite.cli.compat.tool import Parser, UsageError, addresses, whole
 
 _HEADER = (
     "start.time, end.time, data.consumed.in.MB, MB.sec, data.consumed.in.nMsg, nMsg.sec, rebalance.time.ms, fetch.time.ms, "
@@ -25,9 +25,10 @@ def run(arguments: Sequence[str], connect: Callable[..., Any] = clients.consumer
     parser.connection()
     for name in ("topic", "include", "group", "date-format"):
         parser.add_argument(f"--{name}")
-    for name in ("messages", "num-records", "fetch-size", "socket-buffer-size", "reporting-interval"):
-        parser.add_argument(f"--{name}", type=int)
-    parser.add_argument("--timeout", type=int, default=10_000)
+    for name, bits in (("messages", 64), ("num-records", 64), ("fetch-size", 32), ("socket-buffer-size", 32)):
+        parser.add_argument(f"--{name}", type=whole(bits))
+    for name, bits, usual in (("reporting-interval", 64, None), ("timeout", 64, 10_000)):
+        parser.add_argument(f"--{name}", type=whole(bits), default=usual)
     for name in ("from-latest", "hide-header", "print-metrics", "show-detailed-stats"):
         parser.add_argument(f"--{name}", action="store_true")
     parser.add_argument("--consumer.config", dest="consumer_config", metavar="FILE")

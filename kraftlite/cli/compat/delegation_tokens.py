@@ -10,7 +10,7 @@ from typing import Any
 
 import click
 
-from kraftlite.cli.compat.tool import Parser, UsageError, cluster_of, exactly_one
+from kraftlite.cli.compat.tool import Parser, UsageError, cluster_of, exactly_one, whole
 from kraftlite.client.tokens import Token, create_token, describe_tokens, expire_token, renew_token
 from kraftlite.model.principal import Principal
 from kraftlite.model.shown import printable
@@ -38,7 +38,7 @@ def run(arguments: Sequence[str]) -> int:
     for name in ("owner-principal", "renewer-principal"):
         parser.add_argument(f"--{name}", action="append", default=[])
     for name in ("max-life-time-period", "renew-time-period", "expiry-time-period"):
-        parser.add_argument(f"--{name}", type=int)
+        parser.add_argument(f"--{name}", type=whole(64))
     parser.add_argument("--hmac")
     options = parser.read(arguments)
     message = "Command must include exactly one action: --create, --renew, --expire or --describe"
@@ -51,10 +51,10 @@ def run(arguments: Sequence[str]) -> int:
 def _check(options: argparse.Namespace, action: str) -> None:
     for name in _NEEDS[action]:
         if getattr(options, name) is None:
-            raise UsageError(f"Missing required argument [{name.replace('_', '-')}]")
+            raise UsageError(f'Missing required argument "[{name.replace("_", "-")}]"')
     for name in _EXCLUDES[action]:
         if getattr(options, name) not in (None, []):
-            raise UsageError(f"Option [{action}] can't be used with option [{name.replace('_', '-')}]")
+            raise UsageError(f'Option "[{action}]" can\'t be used with option "[{name.replace("_", "-")}]"')
 
 
 def _create(options: argparse.Namespace) -> None:
@@ -113,8 +113,10 @@ def _principals(texts: Sequence[str]) -> list[Principal]:
 
 
 def _code(text: str) -> bytes:
+    """Read base64, as Java does with its padding or without it."""
+    padding = "" if "=" in text else "=" * (-len(text) % 4)
     try:
-        return base64.b64decode(text, validate=True)
+        return base64.b64decode(text + padding, validate=True)
     except ValueError:
         raise UsageError("--hmac is not base64") from None
 

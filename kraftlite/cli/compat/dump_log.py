@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from kraftlite.cli.compat.tool import Parser, ToolError, UsageError
+from kraftlite.cli.compat.tool import Parser, ToolError, UsageError, whole
 
 _DECODERS = ("cluster-metadata-decoder", "offsets-decoder", "transaction-log-decoder", "share-group-state-decoder")
 _INDEXES = (".index", ".timeindex")
@@ -26,7 +26,7 @@ def run(arguments: Sequence[str]) -> int:
     for name in _DECODERS:
         parser.add_argument(f"--{name}", action="store_true")
     for name in ("max-message-size", "max-bytes"):
-        parser.add_argument(f"--{name}", type=int)
+        parser.add_argument(f"--{name}", type=whole(32))
     for name in ("key-decoder-class", "value-decoder-class"):
         parser.add_argument(f"--{name}", nargs="?", const=_KNOWN_DECODERS[-1])
     options = parser.read(arguments)

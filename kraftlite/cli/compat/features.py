@@ -9,7 +9,7 @@ from typing import TypeVar
 
 import click
 
-from kraftlite.cli.compat.tool import Parser, ToolError, UsageError, cluster_of
+from kraftlite.cli.compat.tool import Parser, ToolError, UsageError, cluster_of, whole
 from kraftlite.cli.features import (
     Update,
     feature_lines,
@@ -47,7 +47,7 @@ def _parser() -> Parser:
         if name == "version-mapping":
             action.add_argument("--release-version")
         if name == "describe":
-            action.add_argument("--node-id", type=int)
+            action.add_argument("--node-id", type=whole(32))
         if name != "describe" and name != "version-mapping":
             action.add_argument("--feature", action="append", default=[])
         if name in ("downgrade", "disable"):

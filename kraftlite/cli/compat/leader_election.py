@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import click
 
-from kraftlite.cli.compat.tool import Parser, ToolError, UsageError, cluster_of, java_exception
+from kraftlite.cli.compat.tool import Parser, ToolError, UsageError, cluster_of, java_exception, whole
 from kraftlite.cli.partition_lists import named_twice, partition_of, read_rows
 from kraftlite.client.admin import Partition, elect_leaders
 from kraftlite.client.cluster import ClusterClient
@@ -20,7 +20,7 @@ def run(arguments: Sequence[str]) -> int:
     parser.add_argument("--admin.config", dest="admin_config", metavar="FILE")
     parser.add_argument("--election-type", metavar="PREFERRED|UNCLEAN")
     parser.add_argument("--topic")
-    parser.add_argument("--partition", type=int)
+    parser.add_argument("--partition", type=whole(32))
     parser.add_argument("--all-topic-partitions", action="store_true")
     parser.add_argument("--path-to-json-file", metavar="FILE")
     options = parser.read(arguments)
@@ -29,6 +29,8 @@ def run(arguments: Sequence[str]) -> int:
         raise UsageError("Missing required option(s): election-type")
     if kind not in ElectionType.__members__:
         raise UsageError(f"Cannot parse argument '{options.election_type}' of option election-type")
+    if options.admin_config is not None and options.command_config is not None:
+        raise UsageError('Option "[admin.config]" can\'t be used with option "[command-config]"')
     chosen = [options.topic is not None, options.all_topic_partitions, options.path_to_json_file is not None]
     if sum(chosen) != 1:
         raise UsageError("One and only one of the following options is required: topic, all-topic-partitions, path-to-json-file")

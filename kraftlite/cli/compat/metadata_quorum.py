@@ -41,8 +41,8 @@ def run(arguments: Sequence[str]) -> int:
         return _change(options)
     if options.status and options.replication:
         raise ToolError("Only one of --status or --replication should be specified with describe sub-command")
-    if options.human_readable and not options.replication:
-        raise ToolError("--human-readable is only valid with --replication")
+    if options.human_readable and options.status:
+        raise ToolError("The option --human-readable is only supported along with --replication")
     if not (options.status or options.replication):
         raise ToolError("One of --status or --replication must be specified with describe sub-command")
     cluster = cluster_of(options)

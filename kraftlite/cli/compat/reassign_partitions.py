@@ -12,7 +12,18 @@ from typing import Any
 import click
 
 from kraftlite.cli.compat.log_dir_moves import ANY, Replica, ask, directories_of, read_directories, start, under_way, verify
-from kraftlite.cli.compat.tool import Parser, Terse, ToolError, UsageError, cluster_of, exactly_one, java_exception, whole
+from kraftlite.cli.compat.tool import (
+    Parser,
+    Terse,
+    ToolError,
+    UsageError,
+    cluster_of,
+    exactly_one,
+    java_exception,
+    java_int,
+    whole,
+)
+from kraftlite.cli.compat.topic_filter import comma_list
 from kraftlite.cli.partition_lists import named_twice, numbers_of, partition_of, read_rows, topic_of
 from kraftlite.client.admin import (
     Partition,
@@ -27,6 +38,7 @@ from kraftlite.controller.placement import StripedPlacer, UsableBroker
 from kraftlite.model.errors import ApiError, ErrorCode
 from kraftlite.model.ids import NodeId
 from kraftlite.model.messages.choices import AlterConfigOp, ConfigResourceType
+from kraftlite.model.shown import shown
 
 ACTIONS = ("generate", "execute", "verify", "cancel", "list")
 _REPLICATION_RATES = ("leader.replication.throttled.rate", "follower.replication.throttled.rate")
@@ -172,11 +184,17 @@ def _replicas(topics: Mapping[str, Any]) -> dict[Partition, list[int]]:
 # --- generate
 
 
+def brokers_of(text: str) -> list[int]:
+    """The ids between commas. Raises ToolError."""
+    found = [java_int(one) for one in comma_list(text)]
+    brokers = [one for one in found if one is not None]
+    if len(brokers) < len(found):
+        raise ToolError(f"--broker-list {shown(text)}: allowed is 1,2,3")
+    return brokers
+
+
 def _generate(cluster: ClusterClient, options: argparse.Namespace) -> None:
-    try:
-        brokers = [int(one) for one in options.broker_list.split(",")]
-    except ValueError:
-        raise ToolError(f"--broker-list {options.broker_list}: allowed is 1,2,3") from None
+    brokers = brokers_of(options.broker_list)
     _refuse_duplicates(brokers, "Broker list contains duplicate entries")
     try:
         topics = [topic_of(row) for row in read_rows(options.topics_to_move_json_file, "topics", version=1)]

@@ -110,10 +110,17 @@ class Parser(argparse.ArgumentParser):
         self.add_argument(CONFIG_OPTION, metavar="FILE", default=default, help="Properties of the client.")
 
 
+_NUMBER: Final = re.compile("[+-]?[0-9]+")
+_DIGITS: Final = 4000
+"""More are no number that could be meant, and would take long to read."""
+
+
 def whole(bits: int) -> Callable[[str], int]:
-    """The type of an option that is a whole number of so many bits, as Java's Short, Integer and Long are."""
+    """The type of an option that is a whole number of so many bits, as Java's Short, Integer and Long are and are written."""
 
     def read(text: str) -> int:
+        if not _NUMBER.fullmatch(text):
+            raise ValueError(text)
         value = int(text)
         if not -1 << bits - 1 <= value < 1 << bits - 1:
             raise argparse.ArgumentTypeError(f"{text}: allowed is a whole number of {bits} bits")
@@ -125,10 +132,19 @@ def whole(bits: int) -> Callable[[str], int]:
 
 def java_int(text: str) -> int | None:
     """Read a number as Java's Integer.parseInt does; None: there is none."""
-    if not (text.isascii() and re.fullmatch(r"[+-]?[0-9]{1,20}", text)):
+    return _java_number(text, 32)
+
+
+def java_long(text: str) -> int | None:
+    """Read a number as Java's Long.parseLong does; None: there is none."""
+    return _java_number(text, 64)
+
+
+def _java_number(text: str, bits: int) -> int | None:
+    if len(text) > _DIGITS or not _NUMBER.fullmatch(text):
         return None
     value = int(text)
-    return value if -1 << 31 <= value < 1 << 31 else None
+    return value if -1 << bits - 1 <= value < 1 << bits - 1 else None
 
 
 KAFKA_VERSION: Final = "4.3.1"

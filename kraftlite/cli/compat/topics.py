@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import argparse
-import re
 from collections.abc import Sequence
 from typing import Any
 
 import click
 
 from kraftlite.broker.metadata_cache import INTERNAL_TOPICS
-from kraftlite.cli.compat.tool import Parser, ToolError, UsageError, cluster_of, exactly_one
+from kraftlite.cli.compat.tool import Parser, ToolError, UsageError, cluster_of, exactly_one, whole
+from kraftlite.cli.compat.topic_filter import topic_pattern
 from kraftlite.client.admin import create_partitions, create_topic, delete_topics, describe_configs, list_reassignments
 from kraftlite.client.cluster import ClusterClient
 from kraftlite.client.errors import ClientError, RequestRefused
@@ -30,7 +30,7 @@ def _parser() -> Parser:
     for name in ("topic", "topic-id", "replica-assignment", "delete-config"):
         parser.add_argument(f"--{name}")
     for name in ("partitions", "replication-factor", "partition-size-limit-per-response"):
-        parser.add_argument(f"--{name}", type=int)
+        parser.add_argument(f"--{name}", type=whole(32))
     parser.add_argument("--config", action="append", default=[], metavar="NAME=VALUE")
     for name in (*FILTERS, "topics-with-overrides", "if-exists", "if-not-exists", "exclude-internal"):
         parser.add_argument(f"--{name.replace('_', '-')}", action="store_true")
@@ -94,15 +94,11 @@ def run(arguments: Sequence[str]) -> int:
 
 
 def matching(names: Sequence[str], pattern: str | None, *, exclude_internal: bool) -> list[str]:
-    """Names that match as a whole. As in Kafka a comma is an alternative; blanks and outer quotes do not count."""
+    """Names that match as a whole (`topic_pattern`)."""
     found = sorted(name for name in names if not (exclude_internal and name in INTERNAL_TOPICS))
     if pattern is None:
         return found
-    expression = re.sub(r"^[\"']+|[\"']+$", "", pattern.strip().replace(",", "|").replace(" ", ""))
-    try:
-        matcher = re.compile(expression)
-    except re.error as error:
-        raise ToolError(f"{pattern} is an invalid regex: {error}") from None
+    matcher = topic_pattern(pattern)
     return [name for name in found if matcher.fullmatch(name)]
 
 

@@ -15,6 +15,7 @@ from kraftlite.cli.transaction_view import (
     MINUTE_MS,
     NoSuchTopic,
     NoSuchTransaction,
+    NotDescribed,
     abort_at,
     hanging,
     now_ms,
@@ -31,11 +32,12 @@ from kraftlite.client.transactions import (
     fence_producer,
     list_transactions,
 )
-from kraftlite.model.errors import ErrorCode
+from kraftlite.model.errors import ApiError, ErrorCode
 from kraftlite.model.shown import printable
+from kraftlite.model.topic_name import validate_topic_name
 
 if TYPE_CHECKING:
-    from kraftlite.client.cluster import ClusterClient
+    from kraftlite.client.cluster import ClusterClient, Partition
 
 _NONE: Final = "None"
 COMMANDS: Final = ("list", "describe", "describe-producers", "abort", "find-hanging", "forceTerminateTransaction")
@@ -112,8 +114,10 @@ def _list(options: argparse.Namespace, cluster: ClusterClient) -> None:
     try:
         found = list_transactions(cluster, longer_than_ms=duration, pattern=options.transactional_id_pattern)
     except ClientError as error:
-        why = f"ListTransactions request sent to broker {min(cluster.brokers())} failed with an unexpected exception"
-        raise _failed("Failed to list transactions", _unexpected(error, why)) from error
+        why = str(error)
+        if isinstance(error, RequestRefused):
+            why = f"ListTransactions request sent to broker {min(cluster.brokers())} failed with an unexpected exception"
+        raise _failed("Failed to list transactions", why) from error
     rows = [(it.transactional_id, it.coordinator, it.producer_id, it.state) for it in found]
     _table(("TransactionalId", "Coordinator", "ProducerId", "TransactionState"), rows)
 
@@ -160,9 +164,7 @@ def _describe_producers(options: argparse.Namespace, cluster: ClusterClient) -> 
     except ClientError as error:
         raise _failed(f"Failed to describe producers for partition {name} on {where}", str(error)) from error
     if isinstance(found, ClientError):
-        text = f"Failed to describe active producers for partition {name} "
-        text += "due to unexpected error" if broker is None else f"on brokerId {broker}"
-        raise _failed(f"Failed to describe producers for partition {name} on {where}", text)
+        raise _failed(f"Failed to describe producers for partition {name} on {where}", _not_described(partition, broker, found))
     header = (
         "ProducerId",
         "ProducerEpoch",
@@ -183,6 +185,28 @@ def _describe_producers(options: argparse.Namespace, cluster: ClusterClient) -> 
         for it in found
     ]
     _table(header, rows)
+
+
+def _not_described(partition: Partition, broker: int | None, error: ClientError) -> str:
+    """Say why the producers of a partition are not told. Kafka's client asks again for what there is not until its time is up."""
+    name = f"{partition[0]}-{partition[1]}"
+    if not isinstance(error, RequestRefused):
+        return str(error)
+    if broker is not None:
+        return f"Failed to describe active producers for partition {name} on brokerId {broker}"
+    if not _valid(partition[0]):
+        return f"Failed to fetch metadata for partition {name} due to invalid topic `{partition[0]}`"
+    if error.code in (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.LEADER_NOT_AVAILABLE):
+        return f"Failed to describe active producers for partition {name}: {TEXTS[error.code].rstrip('.')}"
+    return f"Failed to describe active producers for partition {name} due to unexpected error"
+
+
+def _valid(topic: str) -> bool:
+    try:
+        validate_topic_name(topic)
+    except ApiError:
+        return False
+    return True
 
 
 def _abort(options: argparse.Namespace, cluster: ClusterClient) -> None:
@@ -218,8 +242,8 @@ def _abort_spec(options: argparse.Namespace, cluster: ClusterClient) -> Abort:
             text = f"Could not find any open transactions starting at offset {options.start_offset} on partition {name}"
             raise Failed(text) from None
         except ClientError as error:
-            why = f"Failed to describe active producers for partition {name} due to unexpected error"
-            raise _failed(f"Failed to validate producer state for partition {name}", _unexpected(error, why)) from error
+            why = _not_described(partition, None, error)
+            raise _failed(f"Failed to validate producer state for partition {name}", why) from error
     if options.producer_id is None:
         raise Failed(
             "The transaction to abort must be identified either with --start-offset (for brokers on 3.0 or above) or with "
@@ -241,14 +265,21 @@ def _find_hanging(options: argparse.Namespace, cluster: ClusterClient) -> None:
     try:
         wanted = partitions_of(cluster, topic, partition, broker)
     except NoSuchTopic:
-        raise _failed("Failed to describe 1 topics", TEXTS[ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]) from None
+        valid = topic is None or _valid(topic)
+        reason = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if valid else ErrorCode.INVALID_TOPIC_EXCEPTION
+        raise _failed("Failed to describe 1 topics", TEXTS[reason]) from None
+    since_ms = now_ms() - options.max_transaction_timeout * MINUTE_MS
     try:
-        since_ms = now_ms() - options.max_transaction_timeout * MINUTE_MS
         candidates = open_transactions(cluster, wanted, broker=broker, since_ms=since_ms)
+    except ClientError as error:
+        where = "Optional.empty" if broker is None else f"Optional[{broker}]"
+        why = _not_described(error.partition, broker, error) if isinstance(error, NotDescribed) else str(error)
+        raise _failed(f"Failed to describe producers for {len(wanted)} partitions on broker {where}", why) from error
+    try:
         found = hanging(cluster, candidates)
     except ClientError as error:
-        where = _NONE if broker is None else f"broker {broker}"
-        raise _failed(f"Failed to find hanging transactions in {len(wanted)} partitions on {where}", str(error)) from error
+        producers = len({one.producer.producer_id for one in candidates})
+        raise _failed(f"Failed to list transactions for {producers} producers", str(error)) from error
     header = (
         "Topic",
         "Partition",

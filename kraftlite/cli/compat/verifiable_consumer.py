@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from kraftlite.cli.compat import clients
-from kraftlite.cli.compat.tool import Parser, UsageError, addresses, told_to_stop
+from kraftlite.cli.compat.tool import Parser, UsageError, addresses, told_to_stop, whole
 from kraftlite.cli.compat.verifiable_producer import say
 
 
@@ -17,8 +17,8 @@ def run(arguments: Sequence[str]) -> int:
     for name in ("topic", "group-id", "group-instance-id", "assignment-strategy", "group-remote-assignor"):
         parser.add_argument(f"--{name}")
     parser.add_argument("--group-protocol", default="classic")
-    parser.add_argument("--max-messages", type=int, default=-1)
-    parser.add_argument("--session-timeout", type=int, default=30_000)
+    parser.add_argument("--max-messages", type=whole(32), default=-1)
+    parser.add_argument("--session-timeout", type=whole(32), default=30_000)
     parser.add_argument("--verbose", action="store_true")
     parser.add_argument("--enable-autocommit", action="store_true")
     parser.add_argument("--reset-policy", default="earliest", choices=("earliest", "latest", "none"))
@@ -101,13 +101,13 @@ class Reader:
             {"topic": topic, "partition": index, "count": len(found), "minOffset": min(found), "maxOffset": max(found)}
             for (topic, index), found in by_partition.items()
         ]
-        say("records_consumed", count=len(records), partitions=parts)
         if options.verbose:
             for one in records:
                 key, value = (
                     (part or b"").decode("utf-8", "replace") if part is not None else None for part in (one.key(), one.value())
                 )
                 say("record_data", key=key, value=value, topic=one.topic(), partition=one.partition(), offset=one.offset())
+        say("records_consumed", count=len(records), partitions=parts)
         if not options.enable_autocommit:
             self._commit(by_partition)
 

@@ -11,7 +11,7 @@ from typing import Any
 import click
 
 from kraftlite.cli.compat import clients
-from kraftlite.cli.compat.tool import Parser, UsageError, addresses, told_to_stop
+from kraftlite.cli.compat.tool import Parser, UsageError, addresses, told_to_stop, whole
 
 
 def say(name: str, **facts: object) -> None:
@@ -25,16 +25,18 @@ def run(arguments: Sequence[str]) -> int:
     )
     parser.connection()
     parser.add_argument("--topic")
-    parser.add_argument("--max-messages", type=int, default=-1)
-    parser.add_argument("--throughput", type=int, default=-1)
-    parser.add_argument("--acks", type=int, choices=(0, 1, -1), default=-1)
+    parser.add_argument("--max-messages", type=whole(32), default=-1)
+    parser.add_argument("--throughput", type=whole(32), default=-1)
+    parser.add_argument("--acks", type=whole(32), choices=(0, 1, -1), default=-1)
     parser.add_argument("--producer.config", dest="producer_config", metavar="FILE")
-    parser.add_argument("--message-create-time", type=int, default=-1)
-    parser.add_argument("--value-prefix", type=int)
-    parser.add_argument("--repeating-keys", type=int)
+    parser.add_argument("--message-create-time", type=whole(64), default=-1)
+    parser.add_argument("--value-prefix", type=whole(32))
+    parser.add_argument("--repeating-keys", type=whole(32))
     options = parser.read(arguments)
     if not options.topic:
         raise UsageError("argument --topic is required")
+    if options.message_create_time < -1:
+        raise UsageError(f"Invalid timestamp: {options.message_create_time}. Timestamp should always be non-negative or null.")
     files = [(options.command_config, "--command-config"), (options.producer_config, "--producer.config")]
     config = {"acks": options.acks, "retries": 0, "enable.idempotence": False, "linger.ms": 0, **clients.properties(files, [])}
     Writer(clients.producer(addresses(options), config), options).go()
@@ -82,7 +84,8 @@ class Writer:
     def _send(self, number: int) -> None:
         options = self._options
         value = str(number) if options.value_prefix is None else f"{options.value_prefix}.{number}"
-        key = None if options.repeating_keys is None else str(number % options.repeating_keys)
+        repeating = options.repeating_keys
+        key = None if repeating is None else str(number % repeating if repeating > 0 else number)
         arguments: dict[str, object] = {"value": value.encode(), "key": None if key is None else key.encode()}
         if options.message_create_time >= 0:
             arguments["timestamp"] = options.message_create_time + number
@@ -90,11 +93,11 @@ class Writer:
         def delivered(error: Any, message: Any) -> None:
             facts = {"key": key, "value": value}
             if error is not None:
-                say("producer_send_error", topic=options.topic, exception=error.name(), message=error.str(), **facts)
+                say("producer_send_error", topic=options.topic, **facts, exception=error.name(), message=error.str())
                 return
             self._acked += 1
-            offset, partition = message.offset(), message.partition()
-            say("producer_send_success", **facts, offset=offset, topic=options.topic, partition=partition)
+            offset = -1 if message.offset() is None else message.offset()  # as Kafka's, without acknowledgements
+            say("producer_send_success", **facts, topic=options.topic, partition=message.partition(), offset=offset)
 
         while True:
             try:

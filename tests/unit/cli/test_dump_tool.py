@@ -62,6 +62,24 @@ def test_to_23_no_batch_is_read_beyond_the_bytes_that_are_allowed(tmp_path: Path
         assert said.count("baseOffset: ") == count, limit
 
 
+def test_to_23_batches_behind_one_of_an_unknown_magic_are_shown(tmp_path: Path) -> None:
+    """The dump ended there, as if all that follows were no batches. Kafka's tool reads it as the newest format that it knows."""
+    path = written(tmp_path, [(b"k", b"v")], [(b"l", b"w")])
+    data = bytearray(path.read_bytes())
+    data[16] = 7
+    path.write_bytes(data)
+    said = tool("--files", path, "--print-data-log").stdout.splitlines()
+    assert [line.split(" magic: ")[1][0] for line in said if line.startswith("baseOffset: ")] == ["7", "2"]
+    assert [line.rsplit(" payload: ")[1] for line in said if line.startswith("| ")] == ["v", "w"]
+    assert f"Found a batch with the unknown magic 7 in {path} at position 0, offset 0" in said
+    assert CliRunner().invoke(cli, ["log", "dump", str(path)]).exit_code == 1
+    data[16] = 1
+    path.write_bytes(data)
+    older = tool("--files", path).stdout.splitlines()
+    assert f"Found a batch of an older format, magic 1, in {path} at position 0" in older
+    assert [line.split()[1] for line in older if line.startswith("baseOffset: ")] == ["1"]
+
+
 def test_to_23_indexes_are_checked_without_being_printed(tmp_path: Path) -> None:
     written(tmp_path, [(b"k", b"v")])
     index = tmp_path / f"{0:020}.index"

@@ -35,7 +35,7 @@ def test_explain_refuses_a_number_that_is_none_of_a_node_or_record(kind: str) ->
         (("reassign", "start", f"orders-0={LONG}", *NOWHERE), "allowed is topic-partition=1,2,3"),
         (("reassign", "start", "orders-0=2147483648", *NOWHERE), "allowed is topic-partition=1,2,3"),
         (("describe", "--bootstrap-server", f"127.0.0.1:{LONG}"), "allowed is host:port"),
-        (("compat", "kafka-get-offsets", "--topic-partitions", f"t:{LONG}", *NOWHERE), "a number has 5000 digits"),
+        (("compat", "kafka-get-offsets", "--topic-partitions", f"t:{LONG}", *NOWHERE), 'For input string: "999'),
         (
             ("compat", "kafka-console-consumer", "--topic", "t", "--partition", "0", "--offset", LONG, *NOWHERE),
             "a number has 5000 digits",
@@ -45,6 +45,6 @@ def test_explain_refuses_a_number_that_is_none_of_a_node_or_record(kind: str) ->
 def test_commands_say_what_is_allowed(arguments: tuple[str, ...], said: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as ended:
         main(list(arguments))
-    assert ended.value.code == 2
+    assert ended.value.code == (1 if "kafka-get-offsets" in arguments else 2)
     told = capsys.readouterr().err
     assert said in told and "Traceback" not in told and "Exceeds the limit" not in told

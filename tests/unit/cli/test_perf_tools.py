@@ -34,6 +34,11 @@ def tool(line: str) -> Result:
             "--reporting-interval should be greater than zero",
         ),
         (f"{PRODUCER} --record-size 1 --num-records 1 --reporting-interval x", "--reporting-interval: invalid int value: 'x'"),
+        (f"{PRODUCER} --record-size 1 --num-records 1_0", "--num-records: invalid int value: '1_0'"),
+        (
+            f"{PRODUCER} --record-size 1 --num-records 2 --warmup-records 2",
+            "must be strictly fewer than the number of records",
+        ),
         (f"{PRODUCER} --payload-file /nope --num-records 1", "--payload-file /nope: No such file or directory"),
         (
             f"{CONSUMER} --num-records 3 --messages 3",
@@ -72,6 +77,40 @@ def test_a_window_is_as_long_as_it_is_asked_to_be(tmp_path: Path, capsys: pytest
     assert said[:2] == [f"Reading payloads from: {payloads}", "Number of records read: 2"]
     windows = [line for line in said if re.match(r"\d+ records sent, .* max latency\.$", line)]
     assert len(windows) >= 2, "500 records last half a second or longer, and were one window of five"
+
+
+def test_a_steady_state_begins_behind_the_first_records(capsys: pytest.CaptureFixture[str]) -> None:
+    """A measurement with --warmup-records was refused."""
+    line = f"{PRODUCER} --num-records 600 --record-size 1 --warmup-records 200 --reporting-interval 50"
+    assert producer_perf.run(line.split()[1:], lambda *_: Acknowledging()) == 0
+    said = capsys.readouterr().out.splitlines()
+    assert said[0] == "Warmup first 200 records. Steady state results will print after the complete test summary."
+    assert said.count("In steady state.") == 1 and said.index("In steady state.") >= 1
+    assert said[-2].startswith("600 records sent, ") and said[-2].endswith("99.9th.")
+    assert said[-1].startswith("400 steady state records sent, ") and said[-1].endswith("99.9th.")
+
+
+def test_a_steady_state_is_measured_from_its_own_beginning(capsys: pytest.CaptureFixture[str]) -> None:
+    stats = producer_perf.Stats(0.0, steady=True)
+    for number in range(1, 1001):
+        stats.add(float(number), 0)
+    stats.end_window()
+    stats.silent = True
+    stats.add(1.0, 0)
+    stats.end_window()
+    stats.print_total()
+    steady, window, total = capsys.readouterr().out.splitlines()
+    assert steady == "In steady state." and window.endswith(", 500.5 ms avg latency, 1000.0 ms max latency.")
+    assert total.startswith("1001 steady state records sent, ")
+    assert total.endswith(" 1000.00 ms max latency, 500 ms 50th, 950 ms 95th, 990 ms 99th, 999 ms 99.9th.")
+
+
+@pytest.mark.parametrize("rate", ["0.5", "1e3", "1000.5"])
+def test_a_rate_may_be_a_fraction(rate: str, capsys: pytest.CaptureFixture[str]) -> None:
+    line = f"--topic t --throughput {rate} --bootstrap-server 127.0.0.1:1 --num-records 1 --record-size 1"
+    began = time.monotonic()
+    assert producer_perf.run(line.split(), lambda *_: Acknowledging()) == 0
+    assert (time.monotonic() - began > 1.5) == (rate == "0.5"), "one record in two seconds"
 
 
 class Silent:

@@ -10,7 +10,8 @@ import pytest
 from click.testing import CliRunner
 
 from kraftlite.cli.compat.log_dir_moves import under_way, verify
-from kraftlite.cli.compat.reassign_partitions import moves_of, take_back
+from kraftlite.cli.compat.reassign_partitions import brokers_of, moves_of, take_back
+from kraftlite.cli.compat.tool import ToolError
 from kraftlite.cli.main import cli
 from kraftlite.client.admin import alter_reassignments
 from kraftlite.model.errors import ErrorCode
@@ -108,3 +109,15 @@ def test_options_that_do_not_fit_the_action_are_refused(arguments: str, said: st
     result = CliRunner().invoke(cli, ["compat", "kafka-reassign-partitions", *arguments.split()])
     assert (result.exit_code, result.stdout) == (1, "")
     assert said in result.stderr
+
+
+@pytest.mark.parametrize(("text", "brokers"), [("1,2", [1, 2]), ("1,2,", [1, 2]), ("+3", [3])])
+def test_brokers_are_numbers_between_commas(text: str, brokers: list[int]) -> None:
+    assert brokers_of(text) == brokers
+
+
+@pytest.mark.parametrize("text", ["", "1, 2", "1_0", "x", ",1", "99999999999"])
+def test_what_is_no_broker_is_refused(text: str) -> None:
+    """`1_0` was broker 10."""
+    with pytest.raises(ToolError, match=f"--broker-list {text}: allowed is 1,2,3"):
+        brokers_of(text)
