@@ -191,6 +191,12 @@ def time_index_off_by_one(patch: Patch) -> None:
     patch.edit(Segment, "_note", ("self._offset_of_max = last_offset", "self._offset_of_max = last_offset + 1"))
 
 
+@mutant("index-leads-behind", "an entry of the offset index names the place behind its batch", expects=("49",))
+def index_leads_behind(patch: Patch) -> None:
+    """LG-05: whoever looks for an offset begins behind it."""
+    patch.edit(Segment, "_note", ("append(last_offset, position)", "append(last_offset, position + size_bytes)"))
+
+
 @mutant("later-than-the-time", "a lookup by time does not find a record of that very time", expects=("48",))
 def later_than_the_time(patch: Patch) -> None:
     """KIP-79: the first record whose timestamp is not earlier."""

@@ -55,6 +55,12 @@ def renounce_keeps_uncommitted(patch: Patch) -> None:
     patch.edit(OffsetControl, "deactivate", ("self._registry.revert_to(floor)", forget))
 
 
+@mutant("past-is-kept", "a controller can go back to all that it ever committed", expects=("PastForgotten",))
+def past_is_kept(patch: Patch) -> None:
+    """TL-04: what is stable is not taken back, and its timeline snapshots grow with the log."""
+    patch.edit(OffsetControl, "handle_commit", ("self._registry.delete_snapshots_up_to(keep)", "pass"))
+
+
 @mutant(
     "stale-broker-epoch-accepted",
     "requests of an earlier incarnation of a broker are carried out",
