@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Container
+
 from kraftlite.controller.cluster_control import ClusterControl
 from kraftlite.controller.heartbeats import BrokerControlState
 from kraftlite.metadata.registrations import BrokerRegistration
@@ -22,8 +24,8 @@ _SLACK_US = 20_000
 
 class ControlledShutdown(ReplicaChecker):
     """The controller lets a broker go only when it leads nothing any more, and when every other active broker has applied what
-    moved its leaderships, unless it was fenced meanwhile; one that still leads it never lets go at once. The broker goes without
-    that only when no controller has answered it for a session timeout."""
+    moved its leaderships, unless it was fenced meanwhile, or is about to be because its session is over; one that still leads it
+    never lets go at once. The broker goes without that only when no controller has answered it for a session timeout."""
 
     only_events = (BrokerMoved, BrokerStateChanged)
     only_methods = (BROKER_HEARTBEAT,)
@@ -73,7 +75,7 @@ class ControlledShutdown(ReplicaChecker):
         if led:
             self.fail(f"the controller lets node {source} go, which leads {led}")
         if known.in_controlled_shutdown and not known.fenced:
-            self._check_known(source)
+            self._check_known(source, self.world.nodes[target])
 
     def _led_by(self, node_id: NodeId) -> list[str]:
         state = self.facts.metadata.history.latest
@@ -84,12 +86,15 @@ class ControlledShutdown(ReplicaChecker):
             if it.leader == node_id
         ]
 
-    def _check_known(self, leaving: NodeId) -> None:
+    def _check_known(self, leaving: NodeId, controller: SimHost) -> None:
         moved = self._moved.get(leaving, -1)
+        lost = _without_session(controller)
         for node in self.world.cluster.brokers:
             known = self._registered(node.node_id)
             running = node.node
             if node.node_id == leaving or known is None or not known.active or running is None or running.broker is None:
+                continue
+            if node.node_id in lost:
                 continue
             if running.broker.lifecycle.broker_epoch != known.broker_epoch:
                 continue
@@ -109,7 +114,7 @@ class ControlledShutdown(ReplicaChecker):
             known = cluster.brokers.get(broker_id)
             epoch, offset = self._reported.get(broker_id, (-1, -1))
             active = known is not None and known.active and epoch == known.broker_epoch
-            if broker_id != leaving and active and offset < moved:
+            if broker_id != leaving and active and offset < moved and broker_id not in cluster.live.leaving:
                 self.fail(
                     f"the controller lets node {leaving} go, whose leaderships were moved at {moved}; broker {broker_id} has "
                     f"said that it is at {offset}"
@@ -146,3 +151,10 @@ class ControlledShutdown(ReplicaChecker):
                 f"node {node.node_id} goes without having been let go, {(now_us - answered) // 1000} ms after a controller "
                 f"answered it, and leads {led}"
             )
+
+
+def _without_session(controller: SimHost) -> Container[NodeId]:
+    """The brokers whose session is over there and that are fenced when their leaderships have moved (CM-10)."""
+    running = None if controller.node is None else controller.node.controller
+    heartbeats = None if running is None else running.core.state.cluster.heartbeats
+    return () if heartbeats is None else heartbeats.leaving
