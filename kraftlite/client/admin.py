@@ -22,8 +22,9 @@ _ANSWER_MS = 10_000
 _LEADER_TIMEOUT_MS = 10_000
 """For a leader that takes connections and answers nothing: a little longer than a session, after which there is another."""
 _MAX_TIMESTAMP = -3
-_LATEST_TIERED = -5
 """The lowest timestamp of ListOffsets that every broker since Kafka 3.0 knows; those of tiered storage, below it, are newer."""
+_LATEST_TIERED = -5
+"""The lowest that version 10 knows."""
 SOURCES = {
     1: "DYNAMIC_TOPIC_CONFIG",
     2: "DYNAMIC_BROKER_CONFIG",

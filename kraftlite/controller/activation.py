@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Final
 
 from kraftlite.controller.results import ControllerResult
 from kraftlite.metadata import features
@@ -14,6 +15,9 @@ from kraftlite.metadata.records import (
     MetadataRecord,
 )
 from kraftlite.model.errors import Fault
+
+ACTIVATION: Final = "activate"
+"""The operation that writes them."""
 
 
 def bootstrap_level(bootstrap: Sequence[MetadataRecord] | None) -> int:

@@ -10,7 +10,7 @@ import traceback
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final, assert_never
 
-from kraftlite.controller.activation import activation_records
+from kraftlite.controller.activation import ACTIVATION, activation_records
 from kraftlite.controller.config import ControllerConfig
 from kraftlite.controller.deferred import DeferredQueue
 from kraftlite.controller.events import (
@@ -256,7 +256,7 @@ class ControllerCore:
         if result.atomic and len(records) > MAX_RECORDS_PER_BATCH:
             raise RuntimeError(f"{operation}: {len(records)} records in an atomic batch, at most {MAX_RECORDS_PER_BATCH} fit")
         written = before
-        is_first = operation == "activate" and not result.atomic
+        is_first = operation == ACTIVATION and not result.atomic
         at_once = self.config.tuning.first_records_per_batch if is_first else MAX_RECORDS_PER_BATCH
         for start in range(0, len(records), at_once):
             batch = records[start : start + at_once]
@@ -328,7 +328,7 @@ class ControllerCore:
             code, message = verdict.answer.code.name, verdict.answer.message
             self._tracer.emit(OperationFailed(operation=name, error=code, message=message, trace=stack))
             self.metrics.metadata_error_count += 1
-        if self.active and (verdict.renounce or name == "activate" or self.offsets.transaction_start_offset is not None):
+        if self.active and (verdict.renounce or name == ACTIVATION or self.offsets.transaction_start_offset is not None):
             self.renounce(f"{name}: {verdict.answer}")
 
     # --- claim and renounce
@@ -355,7 +355,7 @@ class ControllerCore:
                 raft_epoch=epoch, write_offset=self.last_written_offset + 1, stable_offset=self.offsets.stable_offset
             )
         )
-        event = Write("activate", lambda _now: self._activation(), nobody_waits, after=self._after_activation)
+        event = Write(ACTIVATION, lambda _now: self._activation(), nobody_waits, after=self._after_activation)
         self.queue.prepend(event, now_ms)
 
     def _activation(self) -> ControllerResult[str]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -152,12 +152,18 @@ def _kafka(_folder: Path, config: Mapping[str, str]) -> Iterator[tuple[str, Mapp
 
 @contextmanager
 def kraftlite_node(
-    folder: Path, config: Mapping[str, str], listeners: Mapping[str, str] = LISTENERS, *, advertised: bool = False
+    folder: Path,
+    config: Mapping[str, str],
+    listeners: Mapping[str, str] = LISTENERS,
+    *,
+    advertised: bool = False,
+    ports: Sequence[int] = (),
+    form: Sequence[str] = (),
 ) -> Iterator[tuple[str, Mapping[str, str]]]:
     """One node as a process: the address in plain text, and those of all listeners. `advertised`: its file says where those for
-    clients are reached."""
+    clients are reached. `ports`: of all listeners; none: free ones. `form`: further arguments of `kraftlite format`."""
     names = {"PLAINTEXT": "PLAINTEXT", **listeners, "CONTROLLER": "PLAINTEXT", "REPLICATION": "GRPC"}
-    addresses = {name: f"127.0.0.1:{port}" for name, port in zip(names, free_ports(folder, len(names)), strict=True)}
+    addresses = {name: f"127.0.0.1:{port}" for name, port in zip(names, ports or free_ports(folder, len(names)), strict=True)}
     values = {
         "process.roles": "broker,controller",
         "node.id": "1",
@@ -177,7 +183,7 @@ def kraftlite_node(
     path = folder / "server.properties"
     path.write_text("".join(f"{key}={value}\n" for key, value in values.items()))
     command = [sys.executable, "-m", "kraftlite"]
-    subprocess.run([*command, "format", "--config", str(path), "--cluster-id", CLUSTER_ID], check=True)
+    subprocess.run([*command, "format", "--config", str(path), "--cluster-id", CLUSTER_ID, *form], check=True)
     with (folder / "log").open("ab") as log:
         process = subprocess.Popen([*command, "start", "--config", str(path)], stdout=log, stderr=log)
     try:

@@ -23,8 +23,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
+from tests.clients.closed import kraftlite_node
 from tests.clients.programs import BUILT, Missing
-from tests.harness.local import running, wait_for
+from tests.harness.local import running
 
 LIMIT_S: Final = 1_200
 _RESULT: Final = re.compile(r"^\s*--- (PASS|FAIL|SKIP): (\S+)", re.MULTILINE)
@@ -77,20 +78,11 @@ def _without_compose(source: Path) -> None:
 _PLAIN: Final = "org.apache.kafka.common.security.plain.PlainLoginModule"
 _USERS: Final = {"admin": "admin-secret", "testuser": "testpass", "adminplain": "admin-secret"}
 _FIXED: Final = {
-    "process.roles": "broker,controller",
-    "node.id": "1",
-    "controller.listener.names": "CONTROLLER",
-    "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,SASL_PLAINTEXT:SASL_PLAINTEXT,CONTROLLER:PLAINTEXT,GRPC:GRPC",
-    "inter.broker.listener.name": "GRPC",
-    "advertised.listeners": "PLAINTEXT://localhost:9092,SASL_PLAINTEXT://localhost:9093,GRPC://127.0.0.1:9192",
-    "listeners": "PLAINTEXT://127.0.0.1:9092,SASL_PLAINTEXT://127.0.0.1:9093,CONTROLLER://127.0.0.1:9191,GRPC://127.0.0.1:9192",
-    "controller.quorum.voters": "1@127.0.0.1:9191",
+    "advertised.listeners": "PLAINTEXT://localhost:9092,SASL_PLAINTEXT://localhost:9093,REPLICATION://127.0.0.1:9192",
     "num.partitions": "4",
     "default.replication.factor": "1",
-    "offsets.topic.replication.factor": "1",
     "transaction.state.log.replication.factor": "1",
     "transaction.state.log.min.isr": "1",
-    "group.initial.rebalance.delay.ms": "0",
     "message.max.bytes": "200000000",
     "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
     "super.users": "User:admin;User:ANONYMOUS",
@@ -101,6 +93,8 @@ _FIXED: Final = {
     + ";",
 }
 """A node as these suites' own docker-compose files have it."""
+_LISTENERS: Final = {"SASL_PLAINTEXT": "SASL_PLAINTEXT"}
+_PORTS: Final = (9092, 9093, 9191, 9192)
 _SCRAM: Final = (
     "SCRAM-SHA-256=[name=adminscram,password=admin-secret-256]",
     "SCRAM-SHA-512=[name=adminscram,password=admin-secret-512]",
@@ -209,32 +203,12 @@ def _cluster(suite: Suite) -> Iterator[str]:
         with running(controllers=1, brokers=3, config={}) as cluster:
             yield cluster.bootstrap
         return
-    with tempfile.TemporaryDirectory(prefix="kraftlite-suite-") as there, (Path(there) / "log").open("w") as log:
-        file = Path(there) / "server.properties"
-        settings = {**suite.settings, "log.dirs": f"{there}/data"}
-        file.write_text("".join(f"{key}={value}\n" for key, value in settings.items()))
-        kraftlite = [sys.executable, "-m", "kraftlite"]
-        scram = [part for it in _SCRAM for part in ("--add-scram", it)]
-        identity = subprocess.run(
-            [*kraftlite, "compat", "kafka-storage", "random-uuid"], capture_output=True, text=True, check=True
-        )
-        form = [*kraftlite, "compat", "kafka-storage", "format", "-c", str(file), "-t", identity.stdout.strip(), *scram]
-        subprocess.run(form, check=True, stdout=log, stderr=log)
-        node = subprocess.Popen([*kraftlite, "start", "--config", str(file)], stdout=log, stderr=log)
-
-        def started() -> bool:
-            assert node.poll() is None, (Path(there) / "log").read_text()[-2000:]
-            return "Kafka Server started" in (Path(there) / "log").read_text()
-
-        try:
-            wait_for("the node is up", started)
-            yield "localhost:9092"
-        finally:
-            node.terminate()
-            try:
-                node.wait(30)
-            except subprocess.TimeoutExpired:
-                node.kill()
+    scram = [part for it in _SCRAM for part in ("--add-scram", it)]
+    with (
+        tempfile.TemporaryDirectory(prefix="kraftlite-suite-") as folder,
+        kraftlite_node(Path(folder), suite.settings, _LISTENERS, ports=_PORTS, form=scram) as (address, _),
+    ):
+        yield address
 
 
 def run(name: str, suite: Suite) -> bool:
