@@ -5,7 +5,7 @@ ARG PYTHON_IMAGE=python:3.13-slim
 
 FROM ${PYTHON_IMAGE} AS needs
 WORKDIR /src
-# A compiler for the scanner of record batches; it stays behind in this stage.
+# A compiler for what is built in C (hatch_build.py); it stays behind in this stage.
 RUN apt-get update \
  && apt-get install -y --no-install-recommends gcc libc6-dev \
  && rm -rf /var/lib/apt/lists/*

@@ -1,4 +1,5 @@
-"""Builds the compiled scanner of record batches (kraftlite/log/_scan.c) where a C compiler is; without one nothing is missing.
+"""Builds what is compiled of kraftlite, the scanner of record batches (kraftlite/log/_scan.c) and the hashes of rows
+(kraftlite/columns/_hashes.c), where a C compiler is; without one nothing is missing.
 
 Hatchling calls this for wheels and editable installs; `python hatch_build.py` builds it into the source tree by hand.
 """
@@ -12,13 +13,14 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parent
-PACKAGE = ROOT / "kraftlite" / "log"
+SOURCES = {"kraftlite/log/_scan.c": ["kraftlite/log/_scan_core.h"], "kraftlite/columns/_hashes.c": []}
+"""What is compiled, each into one module beside it, and what it includes."""
 LIMITED_API = "0x030b0000"
 PYTHON_TAG = "cp311"
 
 
-def build() -> Path | None:
-    """The built file, in its package; None, and a line that says why, when it cannot be built."""
+def build() -> list[Path]:
+    """The built files, each in its package; none, and a line that says why, when one of them cannot be built."""
     try:
         from setuptools import Distribution, Extension
         from setuptools.command.build_ext import build_ext
@@ -26,40 +28,48 @@ def build() -> Path | None:
         return _without(f"setuptools is missing ({error})")
     if sysconfig.get_config_var("Py_GIL_DISABLED"):
         return _without("a free-threaded Python has no stable ABI")
-    extension = Extension(
-        "kraftlite.log._scan",
-        [str(PACKAGE / "_scan.c")],
-        depends=[str(PACKAGE / "_scan_core.h")],
-        define_macros=[("Py_LIMITED_API", LIMITED_API)],
-        extra_compile_args=[] if sys.platform == "win32" else ["-g0"],  # no paths of this machine: the same bytes anywhere
-        py_limited_api=True,
-    )
+    extensions = [
+        Extension(
+            source.removesuffix(".c").replace("/", "."),
+            [str(ROOT / source)],
+            depends=[str(ROOT / it) for it in included],
+            define_macros=[("Py_LIMITED_API", LIMITED_API)],
+            extra_compile_args=[] if sys.platform == "win32" else ["-g0"],  # no paths of this machine: the same bytes anywhere
+            py_limited_api=True,
+        )
+        for source, included in SOURCES.items()
+    ]
     with tempfile.TemporaryDirectory(prefix="kraftlite-build-") as scratch:
-        command = build_ext(Distribution({"name": "kraftlite", "ext_modules": [extension]}))
+        command = build_ext(Distribution({"name": "kraftlite", "ext_modules": extensions}))
         command.build_lib, command.build_temp, command.force = scratch, scratch, True
         try:
             command.ensure_finalized()
             command.run()
         except Exception as error:  # noqa: BLE001 - every way in which a compiler is missing or fails
             return _without(f"{type(error).__name__}: {error}")
-        (made,) = (Path(path) for path in command.get_outputs())
-        target = PACKAGE / made.name
-        partial = target.with_name(f".{made.name}.new")
-        partial.write_bytes(made.read_bytes())
-        partial.replace(target)  # whoever has the old one loaded keeps it
+        return [_placed(Path(made), ROOT / Path(made).relative_to(scratch)) for made in command.get_outputs()]
+
+
+def _placed(made: Path, target: Path) -> Path:
+    """The built file beside its source."""
+    partial = target.with_name(f".{made.name}.new")
+    partial.write_bytes(made.read_bytes())
+    partial.replace(target)  # whoever has the old one loaded keeps it
     return target
 
 
-def _without(reason: str) -> None:
-    """No scanner: an old one must not stay, and the install goes on."""
-    for old in PACKAGE.glob("_scan.*"):
-        if old.suffix in (".so", ".pyd"):
-            old.unlink()
-    print(f"kraftlite: records are validated in Python, the compiled scanner was not built: {reason}", file=sys.stderr)  # noqa: T201
+def _without(reason: str) -> list[Path]:
+    """Nothing is compiled: what was must not stay, and the install goes on."""
+    for source in map(ROOT.joinpath, SOURCES):
+        for old in source.parent.glob(f"{source.stem}.*"):
+            if old.suffix in (".so", ".pyd"):
+                old.unlink()
+    print(f"kraftlite: records are validated and hashed in Python, nothing was compiled: {reason}", file=sys.stderr)  # noqa: T201
+    return []
 
 
 def _platform() -> str:
-    """The platform of a wheel with a compiled file, e.g. linux_x86_64."""
+    """The platform of a wheel with compiled files, e.g. linux_x86_64."""
     return sysconfig.get_platform().replace("-", "_").replace(".", "_")
 
 
@@ -76,14 +86,14 @@ else:
             if self.target_name != "wheel":
                 return
             built = build()
-            if built is None:
+            if not built:
                 return
-            build_data["artifacts"].append(built.relative_to(ROOT).as_posix())
+            build_data["artifacts"] += [it.relative_to(ROOT).as_posix() for it in built]
             build_data["pure_python"] = False
             build_data["tag"] = f"{PYTHON_TAG}-abi3-{_platform()}"
 
 
 if __name__ == "__main__":
-    made = build()
-    print(made or "not built")  # noqa: T201
-    sys.exit(made is None)
+    built = build()
+    print("\n".join(map(str, built)) or "not built")  # noqa: T201
+    sys.exit(not built)

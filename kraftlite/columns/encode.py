@@ -9,7 +9,7 @@ Source: LG-02; the scalar form is `kraftlite.log.batch.build_batch`.
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -57,13 +57,14 @@ class _Producer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Rows:
-    """Columns of all records. Sizes: bytes of the contents, -1 for null. `headers`: encoded, behind their count."""
+    """Columns of all records. Sizes: bytes of the contents, -1 for null. `headers`: encoded, behind their count: arrays,
+    and scalars, which are the same in each record."""
 
     key: Any
     key_size: I64
     value: Any
     value_size: I64
-    headers: Any
+    headers: Sequence[Any]
     headers_size: I64
     timestamps: I64
 
@@ -73,7 +74,7 @@ class _Rows:
             key_size=self.key_size[low:high],
             value=self.value.slice(low, high - low),
             value_size=self.value_size[low:high],
-            headers=None if self.headers is None else self.headers.slice(low, high - low),
+            headers=[it if isinstance(it, pa.Scalar) else it.slice(low, high - low) for it in self.headers],
             headers_size=self.headers_size[low:high],
             timestamps=self.timestamps[low:high],
         )
@@ -90,16 +91,17 @@ def encode_records(
     codec: int = codecs.NONE,
     level: int | None = None,
     transactional: bool = False,
-    stamp: tuple[str, Any] | None = None,
+    stamp: tuple[str, str, Any] | None = None,
 ) -> list[EncodedBatch]:
     """The rows of a pa.Table or pa.RecordBatch, in order, in as few batches as `max_batch_bytes` (before compression) allows.
 
     Columns: `value`, and optionally `key` (both binary or string), `headers` (list<struct<key: string, value: binary>>, null:
     none) and `timestamp` (int64 ms, or a timestamp); where that is null or absent, `timestamp_ms` counts. Others are ignored.
-    `stamp`: a header's name and a binary array of its values, which every record gets behind its own headers.
+    `stamp`: a header that every record gets behind its own: its name, the beginning of its values, and an array of their ends.
     `base_sequence`: of the first record; -1 for none. Sequences go on at 0 behind 2^31-1. Offsets are the broker's to assign.
     ApiError: MESSAGE_TOO_LARGE for a record that is too large alone, naming size and limit; INVALID_RECORD for a header without a
-    name; INVALID_TIMESTAMP for a negative one. ValueError: a column is missing or of another type, or `stamp` of another length.
+    name; INVALID_TIMESTAMP for a negative one. ValueError: a column is missing or of another type, or `stamp` of
+    another length or with a null.
     """
     rows = _rows(table, timestamp_ms, stamp)
     if not table.num_rows:
@@ -119,23 +121,22 @@ def encode_records(
     return batches
 
 
-def _rows(table: Any, timestamp_ms: int, stamp: tuple[str, Any] | None) -> _Rows:
+def _rows(table: Any, timestamp_ms: int, stamp: tuple[str, str, Any] | None) -> _Rows:
     names = table.schema.names
     if "value" not in names:
         raise ValueError(f"there is no column 'value' in {names}")
     count = table.num_rows
     value = _binary(table.column("value"), "value")
     key = _binary(table.column("key"), "key") if "key" in names else pa.nulls(count, pa.binary())
-    headers = None
-    if "headers" in names or stamp is not None:
-        headers = _headers(_array(table.column("headers")) if "headers" in names else pa.nulls(count, pa.list_(pa.null())), stamp)
+    lists = _array(table.column("headers")) if "headers" in names else pa.nulls(count, pa.list_(pa.null()))
+    headers, headers_size = _headers(lists, stamp)
     return _Rows(
         key=key,
         key_size=_lengths(key),
         value=value,
         value_size=_lengths(value),
         headers=headers,
-        headers_size=np.ones(count, np.int64) if headers is None else _lengths(headers),
+        headers_size=headers_size,
         timestamps=_timestamps(table, timestamp_ms),
     )
 
@@ -174,11 +175,14 @@ def _timestamps(table: Any, timestamp_ms: int) -> I64:
     return found
 
 
-def _headers(lists: Any, stamp: tuple[str, Any] | None) -> Any:
-    """Encode the headers of every record: how many it has, and the headers."""
+def _headers(lists: Any, stamp: tuple[str, str, Any] | None) -> tuple[list[Any], I64]:
+    """Encode the headers of every record: how many it has, and the headers. The second is the bytes that they take."""
     counts = _list_lengths(lists)
-    parts = []
-    if counts.any():
+    many = bool(counts.any())
+    stamps = [] if stamp is None else _stamps(*stamp, counts.size)
+    counts = counts + (stamp is not None)
+    parts = [_varints(counts) if many else pa.scalar(bytes([int(stamp is not None) << 1]), pa.binary())]
+    if many:
         items = lists.flatten()
         if not pa.types.is_struct(items.type) or items.type.num_fields != 2:
             raise ValueError(f"column 'headers' is of type {lists.type}, not list<struct<key: string, value: binary>>")
@@ -187,24 +191,26 @@ def _headers(lists: Any, stamp: tuple[str, Any] | None) -> Any:
             raise ApiError(ErrorCode.INVALID_RECORD, "a header has no name")
         encoded = _join(_varints(_lengths(name_of)), name_of, _varints(_lengths(value_of)), value_of)
         edges = np.zeros(counts.size + 1, np.int64)
-        np.cumsum(counts, out=edges[1:])
+        np.cumsum(counts - (stamp is not None), out=edges[1:])
         places = _offsets(encoded)[edges].astype(np.int32)
         parts.append(pa.Array.from_buffers(pa.binary(), counts.size, [None, pa.py_buffer(places), encoded.buffers()[2]]))
-    if stamp is not None:
-        name, values = stamp
-        values = _binary(values, "stamp")
-        if len(values) != counts.size:
-            raise ValueError(f"{len(values)} values of header {name!r} for {counts.size} records")
-        counts = counts + 1
-        raw = name.encode()
-        head = bytearray()
-        size = len(raw) << 1
-        while size > 0x7F:
-            head.append(size & 0x7F | 0x80)
-            size >>= 7
-        head.append(size)
-        parts += [pa.scalar(bytes(head) + raw, pa.binary()), _varints(_lengths(values)), values]
-    return _join(_varints(counts), *parts) if parts else _varints(counts)
+    parts += stamps
+    sizes = np.zeros(counts.size, np.int64)
+    for part in parts:
+        sizes += len(part.as_py()) if isinstance(part, pa.Scalar) else _lengths(part)
+    return parts, sizes
+
+
+def _stamps(name: str, beginning: str, ends: Any, count: int) -> list[Any]:
+    """Encode one header of every record: its name, and its value that begins in all of them alike."""
+    ends = _binary(ends, "stamp")
+    if len(ends) != count:
+        raise ValueError(f"{len(ends)} values of header {name!r} for {count} records")
+    if ends.null_count:
+        raise ValueError(f"a value of header {name!r} is null")
+    raw, before = name.encode(), beginning.encode()
+    head = _varints(np.array([len(raw)]))[0].as_py() + raw
+    return [pa.scalar(head, pa.binary()), _varints(_lengths(ends) + len(before)), pa.scalar(before, pa.binary()), ends]
 
 
 def _list_lengths(lists: Any) -> I64:
@@ -274,8 +280,7 @@ def _encode(rows: _Rows, before: int, edges: I64, producer: _Producer) -> Iterat
     count = int(edges[-1])
     before_key = varints.write([lengths, 0, times, deltas, varints.zigzag(rows.key_size)], count)
     before_value = varints.write([varints.zigzag(rows.value_size)], count)
-    headers = pa.scalar(b"\x00", pa.binary()) if rows.headers is None else rows.headers
-    joined = _join(before_key, rows.key, before_value, rows.value, headers)
+    joined = _join(before_key, rows.key, before_value, rows.value, *rows.headers)
     body = memoryview(joined.buffers()[2])
     cuts = _offsets(joined)[edges].tolist()
     latest = np.maximum.reduceat(rows.timestamps, firsts).tolist()

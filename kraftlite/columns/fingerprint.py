@@ -1,14 +1,15 @@
 """A fingerprint of rows that is the same in whatever order they come: the sum of 128-bit hashes, one of each row.
 
 It tells whether two runs made the same rows, unless somebody makes rows on purpose to deceive it. A row's hash covers its topic,
-key, value, headers, and its partition where the row names one. It is computed for many rows at once, eight bytes at a step.
+key, value, headers, and its partition where the row names one. It is computed for many rows at once, eight bytes at a step: in
+C where it was built (`_hashes.c`), else with numpy. Both give the same.
 
 Source: SX-01.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from hashlib import blake2b
 from typing import Any, Final
 
@@ -29,6 +30,7 @@ _SEEDS: Final = (np.uint64(0x243F6A8885A308D3), np.uint64(0x13198A2E03707344))
 _NULL: Final = (np.uint64(0xA4093822299F31D0), np.uint64(0x082EFA98EC4E6C89))
 _SHIFT: Final = np.uint64(32)
 _MASKS: Final = np.array([(1 << 8 * size) - 1 for size in range(8)], np.uint64)
+_CONTRACT: Final = 1
 
 
 class Fingerprint:
@@ -68,22 +70,29 @@ def bytes_hashes(column: Any) -> Hashes:
     edges = np.zeros(count + 1, np.int64)
     if count and offsets is not None:
         edges = np.frombuffer(offsets, np.int32)[array.offset : array.offset + count + 1].astype(np.int64)
-    first, last = int(edges[0]), int(edges[-1])
-    padded = np.zeros(last - first + 8, np.uint8)
-    if data is not None and last > first:
-        padded[: last - first] = np.frombuffer(data, np.uint8)[first:last]
-    words = np.ndarray((padded.size - 7,), "<u8", padded, 0, (1,))
-    at, sizes = edges[:-1] - first, np.diff(edges)
-    for low in range(0, count, ROWS_AT_ONCE):
-        high = min(low + ROWS_AT_ONCE, count)
-        found[:, low:high] = _short_hashes(words, at[low:high], np.where(sizes[low:high] > LONG_BYTES, 0, sizes[low:high]))
-    for row in np.flatnonzero(sizes > LONG_BYTES).tolist():
-        found[:, row] = _digest(padded[int(at[row]) : int(at[row] + sizes[row])].tobytes())
+    content = memoryview(b"" if data is None else data)
+    fill(content, edges, found, LONG_BYTES)
+    for row in np.flatnonzero(np.diff(edges) > LONG_BYTES).tolist():
+        found[:, row] = _digest(content[int(edges[row]) : int(edges[row + 1])])
     if array.null_count:
         nulls = array.is_null().to_numpy(zero_copy_only=False)
         for lane in (0, 1):
             found[lane, nulls] = _NULL[lane]
     return found
+
+
+def fill_with_numpy(data: Any, edges: npt.NDArray[np.int64], found: Hashes, longest: int) -> None:
+    """Fill in the hashes of the contents between these edges of `data`, but not of those that are longer."""
+    count = found.shape[1]
+    first, last = int(edges[0]), int(edges[-1])
+    padded = np.zeros(last - first + 8, np.uint8)
+    if last > first:
+        padded[: last - first] = np.frombuffer(data, np.uint8)[first:last]
+    words = np.ndarray((padded.size - 7,), "<u8", padded, 0, (1,))
+    at, sizes = edges[:-1] - first, np.diff(edges)
+    for low in range(0, count, ROWS_AT_ONCE):
+        high = min(low + ROWS_AT_ONCE, count)
+        found[:, low:high] = _short_hashes(words, at[low:high], np.where(sizes[low:high] > longest, 0, sizes[low:high]))
 
 
 def _short_hashes(words: npt.NDArray[np.uint64], at: npt.NDArray[np.int64], sizes: npt.NDArray[np.int64]) -> Hashes:
@@ -149,5 +158,17 @@ def _headers_hashes(lists: Any) -> Hashes:
     return found
 
 
-def _digest(data: bytes) -> npt.NDArray[np.uint64]:
+def _digest(data: bytes | memoryview) -> npt.NDArray[np.uint64]:
     return np.frombuffer(blake2b(data, digest_size=16).digest(), "<u8").astype(np.uint64)
+
+
+fill: Callable[[Any, npt.NDArray[np.int64], Hashes, int], None] = fill_with_numpy
+"""The one that is used. ValueError: an edge is outside of the data or before the one before it."""
+
+try:
+    from kraftlite.columns import _hashes
+except ImportError:
+    pass
+else:
+    if _hashes.CONTRACT == _CONTRACT:  # else it is the file of another version, and not to be used
+        fill = _hashes.fill

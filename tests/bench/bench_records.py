@@ -103,7 +103,7 @@ def _encode() -> dict[str, Any]:
             "timestamp": pa.array([NOW_MS + row // 3 for row in range(ROWS)], pa.int64()),
         }
     )
-    stamp = "batch", pa.array([b"%030d" % 1] * ROWS)
+    stamp = "batch", f"{1:029}", pa.array([b"1"] * ROWS)
     figures = {}
     for name, size in (("16 KB", 16_384), ("1 MB", 1 << 20)):
         took = best_s(lambda size=size: encode_records(table, timestamp_ms=NOW_MS, max_batch_bytes=size))  # type: ignore[misc]

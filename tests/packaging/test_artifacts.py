@@ -24,18 +24,19 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Artifacts:
 def test_the_sdist_has_what_is_built_from_and_no_tests(made: Artifacts) -> None:
     with tarfile.open(made.sdist) as tar:
         names = {it.name.partition("/")[2] for it in tar.getmembers()}
-    assert {"kraftlite/log/_scan.c", "kraftlite/log/_scan_core.h", "hatch_build.py", "LICENSE", "kraftlite/py.typed"} <= names
+    assert {"kraftlite/log/_scan.c", "kraftlite/log/_scan_core.h", "kraftlite/columns/_hashes.c", "hatch_build.py"} <= names
+    assert {"LICENSE", "kraftlite/py.typed"} <= names
     assert not [it for it in names if it.startswith(("tests", "docs", "var")) or it.endswith((".so", ".pyc"))]
     assert made.sdist.stat().st_size < SDIST_LIMIT
 
 
-def test_the_wheel_has_the_scanner_for_every_later_python(made: Artifacts) -> None:
+def test_the_wheel_has_what_is_compiled_for_every_later_python(made: Artifacts) -> None:
     assert "-cp311-abi3-" in made.wheel.name
     with zipfile.ZipFile(made.wheel) as wheel:
         names = wheel.namelist()
-        (scanner,) = [it for it in names if it.endswith(".so")]
-        assert scanner == "kraftlite/log/_scan.abi3.so"
-        assert b"/tmp/" not in wheel.read(scanner)
+        compiled = {it for it in names if it.endswith(".so")}
+        assert compiled == {"kraftlite/log/_scan.abi3.so", "kraftlite/columns/_hashes.abi3.so"}
+        assert not [it for it in compiled if b"/tmp/" in wheel.read(it)]
     assert "kraftlite/py.typed" in names and "pyspark_kraftlite/__init__.py" in names
     assert [it for it in names if it.endswith("/licenses/LICENSE")]
 

@@ -27,7 +27,6 @@ from typing import Any, Final, Self
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from kraftlite.client.errors import ClientError, UnknownTopic
 from kraftlite.client.kafka_client import KafkaClient
@@ -313,7 +312,7 @@ class KraftliteWriter:
     def _encode_one(self, tp: TopicPartition, rows: Any, numbers: Indexes, stamped_ms: int) -> list[EncodedBatch]:
         stamp = None
         if self._stamp is not None:
-            stamp = (BATCH_HEADER, pc.binary_join_element_wise(self._stamp, pa.array(numbers).cast(pa.string()), "/"))
+            stamp = (BATCH_HEADER, f"{self._stamp}/", pa.array(numbers).cast(pa.string()))
         producer_id, epoch = self._producer or (-1, -1)
         sequence = NO_SEQUENCE if self._producer is None else self._sequences.get(tp, 0)
         try:

@@ -72,9 +72,10 @@ def test_reads_back(found: list[Any], codec: int, limit: int) -> None:
 @FAST
 @given(rows, st.text(max_size=80), st.data())
 def test_a_stamp_is_the_last_header(found: list[Any], name: str, choice: st.DataObject) -> None:
-    values = choice.draw(st.lists(contents, min_size=len(found), max_size=len(found)))
-    stamp = name, pa.array(values, pa.binary())
-    extra = [(name, value) for value in values]
+    beginning = choice.draw(st.text(max_size=80))
+    ends = choice.draw(st.lists(st.binary(max_size=80), min_size=len(found), max_size=len(found)))
+    stamp = name, beginning, pa.array(ends, pa.binary())
+    extra = [(name, beginning.encode() + end) for end in ends]
     for whole in (table(found), table(found).drop_columns(["headers"])):
         plain = found if "headers" in whole.column_names else [(key, value, None, at) for key, value, _, at in found]
         batches = encode_records(whole, timestamp_ms=NOW_MS, max_batch_bytes=50_000, stamp=stamp)
@@ -228,8 +229,11 @@ def test_refusals() -> None:
     ):
         with pytest.raises(ValueError, match="column"):
             encode_records(pa.table(columns), timestamp_ms=1, max_batch_bytes=999)
-    with pytest.raises(ValueError, match="2 values of header"):
-        encode_records(pa.table({"value": value}), timestamp_ms=1, max_batch_bytes=999, stamp=("h", pa.array([b"a", b"b"])))
+    for ends, message in (([b"a", b"b"], "2 values of header 'h' for 1 records"), ([None], "a value of header 'h' is null")):
+        with pytest.raises(ValueError, match=message):
+            encode_records(
+                pa.table({"value": value}), timestamp_ms=1, max_batch_bytes=999, stamp=("h", "", pa.array(ends, pa.binary()))
+            )
 
 
 def test_null_lists_that_hide_headers() -> None:

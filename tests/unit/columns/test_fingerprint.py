@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 np = pytest.importorskip("numpy")
 pa = pytest.importorskip("pyarrow")
 
-from kraftlite.columns.fingerprint import LONG_BYTES, Fingerprint, bytes_hashes  # noqa: E402
+from kraftlite.columns.fingerprint import LONG_BYTES, Fingerprint, bytes_hashes, fill_with_numpy  # noqa: E402
 
 HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
 Row = tuple[bytes | None, bytes | None, list[tuple[str, bytes | None]] | None, int | None, str]
@@ -62,6 +62,52 @@ def test_sx_01_the_fingerprint_is_of_the_rows_and_not_of_their_order(one: list[R
     cut = random_.randint(0, len(one))
     assert fingerprint(one) == fingerprint(shuffled) == fingerprint(shuffled, cut)
     assert (fingerprint(one) == fingerprint(two)) == (canonical(one) == canonical(two))
+
+
+@pytest.fixture(scope="module")
+def compiled() -> Any:
+    return pytest.importorskip("kraftlite.columns._hashes", reason="no compiled hashes: the install said why")
+
+
+@settings(max_examples=60)
+@given(st.lists(bytes_, max_size=20), st.integers(0, 3), st.integers(0, 3))
+def test_c_and_numpy_give_the_same_hashes(compiled: Any, contents: list[bytes | None], before: int, behind: int) -> None:
+    array = pa.array(contents, pa.binary())[before:]
+    array = array[: max(len(array) - behind, 0)]
+    buffers = array.buffers()
+    edges = np.zeros(1, np.int64)
+    if len(array):
+        edges = np.frombuffer(buffers[1], np.int32)[array.offset : array.offset + len(array) + 1].astype(np.int64)
+    found = [np.zeros((2, len(array)), np.uint64) for _ in range(2)]
+    for fill, them in zip((compiled.fill, fill_with_numpy), found, strict=True):
+        fill(memoryview(buffers[2] or b""), edges, them, LONG_BYTES)
+    short = np.diff(edges) <= LONG_BYTES
+    assert (found[0][:, short] == found[1][:, short]).all()
+    assert not found[0][:, ~short].any()
+
+
+def test_the_hash_of_a_content_is_what_earlier_versions_have_recorded() -> None:
+    """Fingerprints stand in decisions, and are compared by whoever runs a batch again, after an upgrade too."""
+    rows: list[Row] = [(b"key", b"a value of three words", [("h", b"x")], 1, "t"), (None, b"", None, None, "t")]
+    assert fingerprint(rows) == "233d35c085b311df5a979397a6006316"
+
+
+@pytest.mark.parametrize(
+    ("edges", "room", "message"),
+    [
+        ([0, 4], 2, "outside of the data"),
+        ([-1, 2], 2, "outside of the data"),
+        ([0, 3, 2], 4, "before the one before it"),
+        ([0, 1 << 62, 2], 4, "before the one before it"),
+        ([0, -5, 2], 4, "before the one before it"),
+        ([0, 2], 1, "room"),
+        ([0, 2], 3, "room"),
+        ([], 0, "one more than contents"),
+    ],
+)
+def test_edges_that_cannot_be_are_refused(compiled: Any, edges: list[int], room: int, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        compiled.fill(b"abc", np.array(edges, np.int64), np.zeros(room, np.uint64), 10)
 
 
 def test_no_two_contents_have_the_same_hash() -> None:
