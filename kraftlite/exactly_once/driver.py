@@ -34,8 +34,6 @@ class KafkaCluster:
     timeout_ms: int
     reader: DecisionReader | None = None
     """Kept by whoever decides about several batches of one query."""
-    since_ms: int | None = None
-    """Wall clock: no decision of this run is older. None: nobody knows."""
 
     def take_over(self, transactional_id: str) -> Producer:
         return self._take_over(transactional_id, self.timeout_ms if "/" in transactional_id else self._driver_timeout_ms())
@@ -45,9 +43,9 @@ class KafkaCluster:
         tp = TopicPartition(self.topic, marker_partition(marker.query, marker.task, partitions))
         return tp.partition, self._write(transactional_id, producer, tp, as_record(marker))
 
-    def decided(self, query: str, batch: int, run: str) -> bool:
+    def decided(self, query: str, batch: int, since: int) -> bool:
         ensure_state_topic(self.client, self.topic)
-        return is_decided(self.client, self.topic, query, batch, run, self.since_ms)
+        return is_decided(self.client, self.topic, query, batch, since)
 
     def last_decision(self, query: str) -> Decision | None:
         ensure_state_topic(self.client, self.topic)

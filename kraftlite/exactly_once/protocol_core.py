@@ -2,7 +2,8 @@
 
 **Stage.** An attempt of a task takes over the task's transactional id, writes its rows in one transaction, behind them a marker,
 and leaves the transaction open. A task never commits one; an attempt that fails aborts what it has written. One that finds,
-behind taking over, that its run has been decided writes nothing: nobody would end its transaction, which holds readers back.
+behind taking over, that the batch has been decided since its run began, by this driver or another, writes nothing: nobody would
+end its transaction, which holds readers back.
 
 **Decide.** The driver takes over the query's own id, which fences the drivers before it, and reads the query's last decision. For
 a batch that nobody has decided, it records the transactions that make it up. Only then it **ends** them. So rows become visible
@@ -46,8 +47,9 @@ class Cluster(Protocol):
         """Write a marker in the producer's open transaction. Returns its partition of the state topic, and its offset."""
         ...
 
-    def decided(self, query: str, batch: int, run: str) -> bool:
-        """Return whether a decision of this run about the batch has been written, be it committed or not."""
+    def decided(self, query: str, batch: int, since: int) -> bool:
+        """Return whether a decision about the batch, or a later one, has been written at this position or behind it, and has not
+        been aborted."""
         ...
 
     def last_decision(self, query: str) -> Decision | None:
@@ -80,16 +82,16 @@ class SplitChanged(CommitFailed):
 
 
 class TooLate(CommitFailed):
-    """An attempt of a task begins to stage when its run has been decided with another one: a zombie, or a slow twin."""
+    """An attempt of a task begins to stage when its batch has been decided without it: a zombie, or a slow twin."""
 
 
 class Staging:
     """One attempt of a task: `begin` before its first row, `mark` when its last one is acknowledged. No rows: neither. `abort` is
-    for an attempt that has failed, and reports nothing."""
+    for an attempt that has failed, and reports nothing. `since`: the end of the decisions when the run began."""
 
-    def __init__(self, cluster: Cluster, *, prefix: str, query: str, batch: int, run: str, task: int) -> None:
+    def __init__(self, cluster: Cluster, *, prefix: str, query: str, batch: int, run: str, since: int, task: int) -> None:
         self._cluster = cluster
-        self._query, self._batch, self._run, self._task = query, batch, run, task
+        self._query, self._batch, self._run, self._since, self._task = query, batch, run, since, task
         self.transactional_id = task_id(prefix, query, task)
         self._producer: Producer | None = None
 
@@ -97,10 +99,10 @@ class Staging:
         """Fence the attempts before this one, and return what stamps the rows. Raises TooLate. A driver that decides behind the
         look for its decision finds this attempt's transaction in the place of the one that it was told of, and fails."""
         producer = self._cluster.take_over(self.transactional_id)
-        if self._cluster.decided(self._query, self._batch, self._run):
+        if self._cluster.decided(self._query, self._batch, self._since):
             raise TooLate(
-                f"batch {self._batch} of {self._query}: it has been decided with another attempt of task {self._task}, and this "
-                "one writes nothing"
+                f"batch {self._batch} of {self._query}: it has been decided since this run of it began, and this attempt of task "
+                f"{self._task} writes nothing: another attempt was there before it, or another driver runs the query"
             )
         self._producer = producer
         return producer

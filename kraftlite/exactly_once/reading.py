@@ -123,16 +123,30 @@ def _check_marker(tp: TopicPartition, stored: Stored, query: str, batch: int, en
         raise StateLost(f"{tp} at {entry.marker_offset}: this is not the marker that {entry.transactional_id} wrote there")
 
 
-def is_decided(client: KafkaClient, topic: str, query: str, batch: int, run: str, since_ms: int | None = None) -> bool:
-    """Return whether a decision of this run about the batch was written, be it committed or not. `since_ms`: wall clock; older
-    records are not looked at. Raises StateLost for one that cannot be read."""
+def decisions_end(client: KafkaClient, topic: str) -> int:
+    """The end of the decisions: whatever is decided from now on is there, or behind it. 0 where the topic is not there yet.
+    Raises ClientError."""
+    if topic not in client.describe([topic]):
+        return 0
     tp = TopicPartition(topic, DECISIONS_PARTITION)
-    start = client.list_offsets({tp: EARLIEST if since_ms is None else since_ms}, read_committed=False)[tp].offset
-    if start < 0:
-        return False  # nothing is as young as that
-    end = client.list_offsets({tp: LATEST}, read_committed=False)[tp].offset
-    found = (it for stored in scan(client, tp, start, end) for it in _decisions(tp, query, stored))
-    return any(it is not None and (it.batch, it.run) == (batch, run) for it in found)
+    return client.list_offsets({tp: LATEST}, read_committed=False)[tp].offset
+
+
+def is_decided(client: KafkaClient, topic: str, query: str, batch: int, since: int) -> bool:
+    """Return whether a decision about the batch, or a later one, was written at offset `since` or behind it, be it committed or
+    under way. Raises StateLost for one that cannot be read."""
+    tp = TopicPartition(topic, DECISIONS_PARTITION)
+    start, end = bounds(client, tp)
+    pending = set()
+    for stored in scan(client, tp, max(start, since), end):
+        producer_id = stored.header.producer_id
+        if stored.ends is not None:
+            if stored.ends and producer_id in pending:
+                return True
+            pending.discard(producer_id)
+        elif any(it is not None and it.batch >= batch for it in _decisions(tp, query, stored)):
+            pending.add(producer_id)
+    return bool(pending)
 
 
 def _decisions(tp: TopicPartition, query: str, stored: Stored) -> Iterator[Decision | None]:

@@ -7,7 +7,6 @@ Source: SX-01 to SX-04.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from itertools import count
@@ -19,8 +18,10 @@ from kraftlite.client.cluster import ClusterClient
 from kraftlite.client.errors import ClientError
 from kraftlite.client.transactions import list_transactions
 from kraftlite.exactly_once.protocol_core import CommitFailed, Overtaken, SplitChanged, TooLate
-from kraftlite.exactly_once.records import DECISIONS_PARTITION, STATE_TOPIC, driver_id
+from kraftlite.exactly_once.reading import as_record
+from kraftlite.exactly_once.records import DECISIONS_PARTITION, STATE_TOPIC, Decision, driver_id
 from kraftlite.model.messages.choices import AlterConfigOp, ConfigResourceType
+from kraftlite.model.topic_partition import TopicPartition
 from kraftlite.testing import SyncCluster
 from tests.harness.exactly_once import Died, Driver, Dying, values
 from tests.harness.spark_runs import run_all_again
@@ -112,19 +113,39 @@ def test_sx_03_row_4_a_task_that_is_fenced_writes_nothing(driver: Callable[..., 
 def test_sx_03_row_16_an_attempt_that_comes_behind_the_commit_opens_nothing(
     cluster: SyncCluster, driver: Callable[..., Driver]
 ) -> None:
-    """It would hold readers of committed records back until its timeout: nobody ends it. By its driver's clock, too."""
+    """It would hold readers of committed records back until its timeout: nobody ends it. Be it of the run that has committed, or
+    of one that was there before, and whose driver is dead."""
+    dead = driver()
     mine = driver()
     mine.commit(mine.stage_all(SPLIT))
-    for since_ms in (None, time.time_ns() // 1_000_000 - 60_000):
-        mine.cluster.since_ms = since_ms
-        with pytest.raises(TooLate, match=f"batch 0 of {mine.query}: it has been decided with another attempt of task 1"):
-            mine.staging(1).begin()
+    for late in (mine, dead):
+        with pytest.raises(TooLate, match=f"batch 0 of {mine.query}: it has been decided since this run of it began, .* task 1"):
+            late.staging(1).begin()
     with ClusterClient(mine.client.settings) as client:
         found = list_transactions(client, states=("Ongoing",))
     assert [it for it in found if mine.query in it.transactional_id] == []
-    mine.cluster.since_ms = time.time_ns() // 1_000_000 + 60_000
-    mine.staging(1).begin()  # a decision that is older than the run is none of this run's
     assert values(cluster.bootstrap_servers, mine.topic) == ROWS
+    again = driver()
+    again.commit(again.stage_all(SPLIT))  # a decision that is older than the run does not stop it
+    following = driver(batch=1)
+    following.commit(following.stage_all([["x"]]))
+    for late in (dead, again):
+        with pytest.raises(TooLate):
+            late.staging(1).begin()  # nor does a later batch let it pass
+
+
+def test_sx_03_row_16_a_decision_that_was_aborted_stops_nobody(driver: Callable[..., Driver]) -> None:
+    """Its driver was fenced before it had committed it, and the run that fenced it goes on, whose tasks may yet begin."""
+    one, again = driver(), driver()
+    producer = one.cluster.take_over(driver_id("p", one.query))
+    entries = tuple(one.stage_all(SPLIT))
+    decision = Decision(query=one.query, batch=0, run=one.run, entries=entries)
+    one.cluster._write(driver_id("p", one.query), producer, TopicPartition(STATE_TOPIC, DECISIONS_PARTITION), as_record(decision))
+    with pytest.raises(TooLate):
+        again.staging(0).begin()  # it is under way, and may be committed
+    again.cluster.take_over(driver_id("p", one.query))
+    again.commit(again.stage_all(SPLIT))
+    assert seen(again) == ROWS
 
 
 def test_sx_03_row_16_a_twin_beside_a_commit_that_keeps_everything(cluster: SyncCluster, driver: Callable[..., Driver]) -> None:
@@ -181,15 +202,17 @@ def test_sx_03_rows_5_to_9_a_driver_dies_at_every_call(driver: Callable[..., Dri
 def test_sx_03_row_10_a_commit_that_is_under_way_is_waited_for(cluster: SyncCluster, driver: Callable[..., Driver]) -> None:
     """The leader of a partition is away when its task's transaction is committed: the next run stages when it is back, and keeps
     what was committed."""
-    one, again = driver(partitions=1), driver(partitions=1)
+    one = driver(partitions=1)
     name = one.staging(0).transactional_id
     one.staging(0).begin()
     coordinator = cluster.transaction_coordinator(name)
     leader = next(it for it in sorted(cluster.brokers) if it != coordinator)
-    one.topic = again.topic = f"{one.topic}-alone"
+    one.topic = f"{one.topic}-alone"
     cluster.create_topic(one.topic, config={"min.insync.replicas": 1}, assignment=[[leader]])
     one.commit([one.stage(0, SPLIT[0])], Dying(one.cluster, 3, then=lambda _name: cluster.kill(leader)))
     cluster.wait_for_transaction(name, state="PrepareCommit")
+    again = driver(partitions=1)
+    again.topic = one.topic
     with ThreadPoolExecutor(1) as pool:
         staged = pool.submit(again.stage, 0, SPLIT[0])
         cluster.wait_for_transaction(name, state="PrepareCommit")
@@ -215,19 +238,20 @@ def test_sx_04_row_11_a_batch_that_takes_longer_than_its_timeout(cluster: SyncCl
 @pytest.mark.parametrize("at", range(2, len(COMMIT_CALLS)))
 def test_sx_03_row_12_an_old_driver_goes_on_beside_the_new_one(driver: Callable[..., Driver], at: int) -> None:
     """It stops before a call, the new one does the whole batch, or a part of it, and the old one goes on."""
-    old, new = driver(), driver()
+    old = driver()
     staged = old.stage_all(SPLIT)
 
     def between(_name: str) -> None:
+        new = driver()
         new.commit(new.stage_all(SPLIT))
         assert seen(new) == ROWS
 
     with pytest.raises((CommitFailed, ClientError)):
         old.commit(staged, Dying(old.cluster, at, then=between))
-    assert seen(new) == ROWS
+    assert seen(old) == ROWS
     again = driver()
     again.commit(again.stage_all(SPLIT))
-    assert seen(new) == ROWS
+    assert seen(again) == ROWS
 
 
 @pytest.mark.parametrize("who", ["driver's coordinator", "task's coordinator", "decisions", "rows"])

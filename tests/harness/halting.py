@@ -19,6 +19,7 @@ from typing import Any
 from pyspark.sql.types import StructType
 
 from kraftlite.exactly_once.driver import KafkaCluster
+from kraftlite.spark.sink.committing import begin_run
 from kraftlite.spark.sink.datasink import BatchWriter, StreamWriter
 from kraftlite.spark.sink.options import sink_settings
 from kraftlite.spark.source.datasource import KraftliteDataSource
@@ -200,7 +201,7 @@ class HaltingStream(StreamWriter):
     """The sink's own writer of a micro-batch, between two halts."""
 
     def __init__(self, settings: Any, at: str) -> None:
-        super().__init__(settings)
+        super().__init__(settings, begin_run(settings))
         self._at = Path(at)
 
     def write(self, iterator: Iterator[Any]) -> Any:
@@ -215,7 +216,7 @@ class HaltingBatch(BatchWriter):
     """The sink's own writer of a job, which is number `batch` of its driver."""
 
     def __init__(self, settings: Any, at: str, batch: int) -> None:
-        super().__init__(settings)
+        super().__init__(settings, begin_run(settings))
         self._at, self._batch = Path(at), batch
 
     def write(self, iterator: Iterator[Any]) -> Any:

@@ -96,8 +96,8 @@ def carried_out(cluster: Cluster, call: Call, core: ModuleType) -> Iterator[tupl
         found = cluster.fenced(arguments[0])
         yield found, Producer(1, found.epoch(arguments[0]))
     elif call.method == "decided":
-        query, batch, run = arguments
-        yield cluster, any((it.query, it.batch, it.run) == (query, batch, run) for _name, _epoch, it in cluster.decisions)
+        query, batch, since = arguments
+        yield cluster, any(it.query == query and it.batch >= batch for _name, _epoch, it in cluster.decisions[since:])
     elif call.method == "last_decision":
         yield cluster, cluster.decisions[-1][2] if cluster.decisions else None
     elif call.method == "record":
@@ -151,11 +151,13 @@ def _in_transaction(cluster: Cluster, call: Call) -> Iterator[tuple[Cluster, Any
 
 
 class Actor(NamedTuple):
-    """An attempt of a task, or the driver's commit. `done`: its result; `failed`: what it raised."""
+    """An attempt of a task, or the driver's commit. `since`: so many decisions were there when its run began. `done`: its result;
+    `failed`: what it raised."""
 
     driver: int
     task: int | None
     attempt: int
+    since: int
     staged: tuple[Entry, ...] = ()
     answers: tuple[Any, ...] = ()
     done: Any = None
@@ -201,7 +203,7 @@ class Explorer:
 
     def broken(self, most: int = 400_000) -> str | None:
         """The first rule that does not hold, and where; None: all hold in all worlds."""
-        start = World(Cluster(), self._tasks(0), self.bounds.twins, self.bounds.timeouts)
+        start = World(Cluster(), self._tasks(0, 0), self.bounds.twins, self.bounds.timeouts)
         seen = {start}
         stack = [start]
         while stack:
@@ -232,7 +234,8 @@ class Explorer:
             yield from self._of_driver(world, driver)
         begun = 1 + max(it.driver for it in world.actors)
         if begun < len(self.bounds.splits):
-            yield world._replace(actors=(*world.actors, *self._tasks(begun)))
+            since = len(world.cluster.decisions)
+            yield world._replace(actors=(*world.actors, *self._tasks(begun, since)))
         if world.timeouts:
             for name in sorted({it.name for it in world.cluster.transactions if it.state == OPEN}):
                 yield world._replace(cluster=world.cluster.fenced(name), timeouts=world.timeouts - 1)
@@ -244,14 +247,14 @@ class Explorer:
         attempts = [[it for it in mine if it.task == task] for task in range(len(self.bounds.splits[driver]))]
         if world.twins:
             for them in attempts:
-                twin = Actor(driver, them[0].task, len(them))
+                twin = Actor(driver, them[0].task, len(them), them[0].since)
                 yield world._replace(actors=(*world.actors, twin), twins=world.twins - 1)
         finished = [[it.done for it in them if it.done is not None] for them in attempts]
         for staged in _choices(finished):
-            yield world._replace(actors=(*world.actors, Actor(driver, None, 0, staged)))
+            yield world._replace(actors=(*world.actors, Actor(driver, None, 0, mine[0].since, staged)))
 
-    def _tasks(self, driver: int) -> tuple[Actor, ...]:
-        return tuple(Actor(driver, task, 0) for task in range(len(self.bounds.splits[driver])))
+    def _tasks(self, driver: int, since: int) -> tuple[Actor, ...]:
+        return tuple(Actor(driver, task, 0, since) for task in range(len(self.bounds.splits[driver])))
 
     def _played(self, actor: Actor) -> Actor | Call:
         if actor not in self._calls:
@@ -267,7 +270,7 @@ class Explorer:
                     self.core.commit(port, prefix=PREFIX, query=QUERY, batch=BATCH, run=run, staged=actor.staged) or "nothing"
                 )
             else:
-                result = self._stage(port, actor.driver, actor.task, run)
+                result = self._stage(port, actor, actor.task, run)
         except Asked as asked:
             return asked.call
         except (Refused, self.core.CommitFailed) as error:
@@ -275,9 +278,9 @@ class Explorer:
             return actor._replace(answers=(), staged=(), failed=type(error).__name__)
         return actor._replace(answers=(), staged=(), done=result)
 
-    def _stage(self, port: Port, driver: int, task: int, run: str) -> Entry:
-        rows = self.bounds.splits[driver][task]
-        staging = self.core.Staging(port, prefix=PREFIX, query=QUERY, batch=BATCH, run=run, task=task)
+    def _stage(self, port: Port, actor: Actor, task: int, run: str) -> Entry:
+        rows = self.bounds.splits[actor.driver][task]
+        staging = self.core.Staging(port, prefix=PREFIX, query=QUERY, batch=BATCH, run=run, since=actor.since, task=task)
         producer = staging.begin()
         for row in rows:
             port.write(staging.transactional_id, producer, row)
@@ -300,13 +303,24 @@ class Explorer:
             return f"driver {committed[0]} has committed, and readers do not see {left}"
         if committed:
             self.outcomes.add("committed")
-            runs = {f"r{it}" for it in committed}
-            held = [it.name for it in world.cluster.transactions if it.state == OPEN and it.marker and it.marker.run in runs]
+            held = self._held(world, {f"r{it}" for it in committed})
             if held and not any(it.running for it in world.actors):
-                return f"all have ended, {', '.join(sorted(runs))} committed, and its {held} stays open and holds readers back"
+                return f"all have ended, driver {committed[-1]} has committed, and {held} stay open and hold readers back"
         if world.cluster not in self._alone:
             self._alone[world.cluster] = self._stuck(world.cluster)
         return self._alone[world.cluster]
+
+    def _held(self, world: World, committed: set[str]) -> list[str]:
+        """What these runs have open, and those that began before the last decision was made; nothing, if the run of that one has
+        not committed, and none has without a decision."""
+        decisions = world.cluster.decisions
+        undecided = any(it.since == len(decisions) for it in world.actors if f"r{it.driver}" in committed)
+        if not decisions or (decisions[-1][2].run not in committed and not undecided):
+            return []
+        written = {entry.transactional_id for entry in decisions[-1][2].entries}
+        late = committed | {f"r{it.driver}" for it in world.actors if it.since < len(decisions)}
+        open_ = [it for it in world.cluster.transactions if it.state == OPEN and it.name in written]
+        return [it.name for it in open_ if it.marker is not None and it.marker.run in late]
 
     def _stuck(self, cluster: Cluster) -> str | None:
         """Everybody is dead, and the batch runs once more with nobody beside it: with the options it began with it is completed,
@@ -325,12 +339,13 @@ class Explorer:
 
     def _run_alone(self, cluster: Cluster, driver: int) -> tuple[Rows, str]:
         staged = []
-        for actor in self._tasks(driver):
+        since = len(cluster.decisions)
+        for actor in self._tasks(driver, since):
             cluster, ended = self._to_its_end(cluster, actor._replace(attempt=AGAIN))
             if ended.done is None:
                 return cluster.visible, str(ended.failed)
             staged.append(ended.done)
-        cluster, ended = self._to_its_end(cluster, Actor(driver, None, AGAIN, tuple(staged)))
+        cluster, ended = self._to_its_end(cluster, Actor(driver, None, AGAIN, since, tuple(staged)))
         return cluster.visible, ended.failed or "committed"
 
     def _to_its_end(self, cluster: Cluster, actor: Actor) -> tuple[Cluster, Actor]:

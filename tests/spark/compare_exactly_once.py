@@ -178,16 +178,18 @@ def waits(away: Callable[[World, int], None], back: Callable[[World, int], None]
     """The only replica of the rows is away when their transaction is committed."""
 
     def story(world: World) -> None:
-        one, again = world.driver(partitions=1), world.driver(partitions=1)
+        one = world.driver(partitions=1)
         name = one.staging(0).transactional_id
         one.staging(0).begin()
         coordinator = world.described(name).coordinator
         leader = next(it for it in world.kafka.nodes if it != coordinator)
-        world.topic = one.topic = again.topic = f"{one.topic}-alone"
+        world.topic = one.topic = f"{one.topic}-alone"
         world.create(world.topic, [[leader]])
         one.commit([one.stage(0, SPLIT[0])], Dying(one.cluster, 3, then=lambda _name: away(world, leader)))
         found = world.described(name)
         must(found.state == "PrepareCommit", f"without the partition the commit is {found}")
+        again = world.driver(partitions=1)
+        again.topic = one.topic
         with ThreadPoolExecutor(1) as pool:
             staged = pool.submit(again.stage, 0, SPLIT[0])
             early = world.described(name).state != "PrepareCommit" or staged.done()
@@ -233,11 +235,10 @@ def other_query(world: World) -> None:
 
 
 def late(world: World) -> None:
-    one = world.driver()
+    dead, one = world.driver(), world.driver()
     one.commit(one.stage_all(SPLIT))
-    for since_ms in (None, time.time_ns() // 1_000_000 - 60_000):
-        one.cluster.since_ms = since_ms
-        refused((TooLate,), lambda: one.staging(1).begin())
+    refused((TooLate,), lambda: one.staging(1).begin())
+    refused((TooLate,), lambda: dead.staging(1).begin())
     must(world.seen() == ROWS, f"seen are {world.seen()}")
 
 

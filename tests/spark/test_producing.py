@@ -20,6 +20,7 @@ from kraftlite.client.kafka_client import KafkaClient, client_for  # noqa: E402
 from kraftlite.client.settings import ClientSettings  # noqa: E402
 from kraftlite.exactly_once.driver import KafkaCluster  # noqa: E402
 from kraftlite.exactly_once.protocol_core import Staging, commit  # noqa: E402
+from kraftlite.exactly_once.reading import decisions_end  # noqa: E402
 from kraftlite.exactly_once.records import STATE_TOPIC  # noqa: E402
 from kraftlite.log.batch import iter_records  # noqa: E402
 from kraftlite.model.topic_partition import TopicPartition  # noqa: E402
@@ -332,7 +333,8 @@ def test_an_error_of_the_sender_is_the_writers(cluster: SyncCluster, topic: str)
 def staging(client: KafkaClient, settings: SinkSettings, query: str, task: int = 0) -> Staging:
     assert settings.exactly_once is not None
     cluster = KafkaCluster(client, settings.exactly_once.state_topic, settings.exactly_once.timeout_ms)
-    return Staging(cluster, prefix="kraftlite", query=query, batch=0, run="r", task=task)
+    since = decisions_end(client, settings.exactly_once.state_topic)
+    return Staging(cluster, prefix="kraftlite", query=query, batch=0, run="r", since=since, task=task)
 
 
 @pytest.mark.parametrize("when", ["before other partitions", "before the records", "before the marker"])
@@ -411,12 +413,12 @@ def test_sx_04_what_a_run_that_died_has_staged_is_aborted_with_the_next_batch(
         with KraftliteWriter(client, settings, staging=own) as writer:
             writer.add(rows_of(value=[f"{query}-{batch}-{task}"]))
             entry = writer.finish().entry
-        return Committed(rows=1, bytes=1, part=Part(query=query, batch=batch, run="r", task=task, drawn_ms=0), entry=entry)
+        return Committed(rows=1, bytes=1, part=Part(query=query, batch=batch, run="r", task=task, since=0), entry=entry)
 
     for task in died:
         stage(topic, 0, task)
     stage(f"{topic}-other", 0, 0)
-    idle = Committed(rows=0, bytes=0, part=Part(query=topic, batch=0, run="r", task=1, drawn_ms=0))
+    idle = Committed(rows=0, bytes=0, part=Part(query=topic, batch=0, run="r", task=1, since=0))
     commit_staged(settings, [idle, *(stage(topic, 0, task) for task in again)], 0)
     for task in {*died} - {*again}:
         cluster.wait_for_transaction(f"kraftlite-{topic}/{task}", state="Empty")

@@ -250,12 +250,15 @@ class Run:
         self._late = self._rng.randrange(2) == 0
         """It dies behind its last call, and not before it."""
         self._freezes = self._rng.randrange(2) == 0
+        self._since = 0
+        """The end of the decisions when it began."""
         self.frozen = asyncio.Event()
         """It stands still; it goes on by itself some time later."""
 
     async def commit(self) -> bool:
         """Return whether the batch is committed. False: it failed, or its driver died."""
         try:
+            self._since = await self._offset(TopicPartition(STATE, DECISIONS_PARTITION), LATEST)
             staged = await self._stage_all()
             await carried_out(
                 lambda cluster: protocol_core.commit(
@@ -293,7 +296,7 @@ class Run:
     async def _stage(self, task: int, rows: Sequence[str]) -> Entry:
         def staging(cluster: protocol_core.Cluster) -> Staging:
             query = self._query.name
-            return Staging(cluster, prefix=PREFIX, query=query, batch=self._batch, run=self._name, task=task)
+            return Staging(cluster, prefix=PREFIX, query=query, batch=self._batch, run=self._name, since=self._since, task=task)
 
         producer = await carried_out(lambda cluster: staging(cluster).begin(), self._ask)
         attempt = self._attempts[staging(cast("Any", None)).transactional_id, producer]
@@ -374,8 +377,8 @@ class Run:
                 raise ClientError(f"{transactional_id}: nobody tells how its transaction has ended")
             await self._query.backoff()
 
-    async def _decided(self, query: str, batch: int, run: str) -> bool:
-        return is_decided(await self._log(DECISIONS_PARTITION), STATE, query, batch, run)
+    async def _decided(self, query: str, batch: int, since: int) -> bool:
+        return is_decided(await self._log(DECISIONS_PARTITION), STATE, query, batch, since)
 
     async def _last_decision(self, query: str) -> Decision | None:
         return DecisionReader(query).read(await self._log(DECISIONS_PARTITION), STATE)

@@ -56,8 +56,8 @@ class Answers:
         found: tuple[int, int] = self._ask("mark", transactional_id, producer, marker)
         return found
 
-    def decided(self, query: str, batch: int, run: str) -> bool:
-        return bool(self._ask("decided", query, batch, run))
+    def decided(self, query: str, batch: int, since: int) -> bool:
+        return bool(self._ask("decided", query, batch, since))
 
     def last_decision(self, query: str) -> Decision | None:
         found: Decision | None = self._ask("last_decision", query)

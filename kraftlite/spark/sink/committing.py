@@ -9,6 +9,7 @@ import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Final
+from uuid import uuid4
 
 from pyspark.sql.datasource import WriterCommitMessage
 
@@ -20,7 +21,7 @@ from kraftlite.exactly_once import protocol_core
 from kraftlite.exactly_once.driver import KafkaCluster
 from kraftlite.exactly_once.listing import abort_strays, has_strays
 from kraftlite.exactly_once.protocol_core import CommitFailed, Staging
-from kraftlite.exactly_once.reading import DecisionReader
+from kraftlite.exactly_once.reading import DecisionReader, decisions_end
 from kraftlite.exactly_once.records import Entry
 from kraftlite.spark.sink.producing import ExactlyOnce, SinkSettings
 
@@ -28,23 +29,29 @@ log = logging.getLogger("kraftlite.spark")
 
 STRAYS_MS: Final = 5_000
 """The time that a commit tries at most for each answer about what earlier runs have left: it is done whatever that says."""
-STEPS_MS: Final = 5_000
-"""The driver's wall clock may be set back by so much between a run's beginning and its decision."""
 MAX_READERS: Final = 16
 _readers: dict[tuple[ClientSettings, str, str], DecisionReader] = {}
 """The decisions that this process has read, by cluster, topic and query: the next batch reads on from there."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Begun:
+    """A run of an output: its name, and the end of the decisions when it began."""
+
+    run: str
+    since: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Part:
-    """The part of an output that one attempt of a task makes. `run`: of the whole output, drawn by its driver; `drawn_ms`: when,
-    by that one's wall clock."""
+    """The part of an output that one attempt of a task makes. `run`: of the whole output, drawn by its driver; `since`: where the
+    decisions ended then."""
 
     query: str
     batch: int
     run: str
     task: int
-    drawn_ms: int
+    since: int
 
     @property
     def stamp(self) -> str:
@@ -62,10 +69,24 @@ class Committed(WriterCommitMessage):
     entry: Entry | None = None
 
 
+def begin_run(settings: SinkSettings) -> Begun:
+    """A new run of an output, which its driver begins. Raises ClientError."""
+    exactly = settings.exactly_once
+    since = 0 if exactly is None else decisions_end(client_for(settings.client), exactly.state_topic)
+    return Begun(run=str(uuid4()), since=since)
+
+
 def staging_of(client: KafkaClient, settings: ExactlyOnce, part: Part) -> Staging:
     """The staging of a task."""
-    cluster = KafkaCluster(client, settings.state_topic, settings.timeout_ms, since_ms=part.drawn_ms - STEPS_MS)
-    return Staging(cluster, prefix=settings.prefix, query=part.query, batch=part.batch, run=part.run, task=part.task)
+    return Staging(
+        KafkaCluster(client, settings.state_topic, settings.timeout_ms),
+        prefix=settings.prefix,
+        query=part.query,
+        batch=part.batch,
+        run=part.run,
+        since=part.since,
+        task=part.task,
+    )
 
 
 def commit_staged(settings: SinkSettings, messages: Sequence[WriterCommitMessage | None], batch: int | None = None) -> None:

@@ -16,16 +16,15 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Final, Literal, overload
-from uuid import uuid4
 
 from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 
 from kraftlite.client.kafka_client import client_for
 from kraftlite.exactly_once.records import check_name
-from kraftlite.spark.sink.committing import Committed, Part, abort_staged, commit_staged, staging_of
+from kraftlite.spark.sink.committing import Begun, Committed, Part, abort_staged, begin_run, commit_staged, staging_of
 from kraftlite.spark.sink.options import JOB, sink_settings
-from kraftlite.spark.sink.producing import KraftliteWriter, SinkError, SinkSettings, check_columns, now_ms
+from kraftlite.spark.sink.producing import KraftliteWriter, SinkError, SinkSettings, check_columns
 from kraftlite.spark.workers import settle
 
 if TYPE_CHECKING:
@@ -42,9 +41,8 @@ class BatchWriter(DataSourceArrowWriter):
     """One `save()`. Pickled to its tasks. `write` raises SinkError, ClientError and UnknownTopic; `commit` CommitFailed and
     ClientError."""
 
-    def __init__(self, settings: SinkSettings) -> None:
-        self._settings = settings
-        self._run, self._drawn_ms = str(uuid4()), now_ms()
+    def __init__(self, settings: SinkSettings, begun: Begun) -> None:
+        self._settings, self._begun = settings, begun
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Committed:
         part = None if self._settings.exactly_once is None else self._part(self._settings.exactly_once.job)
@@ -66,24 +64,21 @@ class BatchWriter(DataSourceArrowWriter):
         query, batch = (job, 0) if streaming is None else streaming
         if streaming is not None and job is not None:
             query = check_name(f"{query}.{job}", f"{JOB} behind the query's id")
-        return Part(query=str(query), batch=batch, run=self._run, task=_partition_id(), drawn_ms=self._drawn_ms)
+        return part_of(self._begun, str(query), batch)
 
 
 class StreamWriter(DataSourceStreamArrowWriter):
     """One micro-batch of a query. Pickled to its tasks. Errors as BatchWriter's."""
 
-    def __init__(self, settings: SinkSettings) -> None:
-        if settings.exactly_once is not None and settings.exactly_once.job is not None:
-            raise ValueError(f"{JOB}={settings.exactly_once.job!r} is for batches: a stream is known by its query's id")
-        self._settings = settings
-        self._run, self._drawn_ms = str(uuid4()), now_ms()
+    def __init__(self, settings: SinkSettings, begun: Begun) -> None:
+        self._settings, self._begun = settings, begun
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Committed:
         streaming = _streaming()
         if streaming is None:
             raise RuntimeError(f"Spark does not tell {QUERY_ID} and {BATCH_ID}: a stream's writer is for its tasks only")
         query, batch = streaming
-        part = Part(query=query, batch=batch, run=self._run, task=_partition_id(), drawn_ms=self._drawn_ms)
+        part = part_of(self._begun, query, batch)
         stamp = part.stamp if self._settings.stamped else None
         exactly = None if self._settings.exactly_once is None else part
         return write_task(self._settings, iterator, turn=part.task + batch, stamp=stamp, part=exactly)
@@ -103,10 +98,19 @@ def sink_writer(options: Mapping[str, str], schema: StructType, *, streaming: Li
 @overload
 def sink_writer(options: Mapping[str, str], schema: StructType, *, streaming: bool) -> BatchWriter | StreamWriter: ...
 def sink_writer(options: Mapping[str, str], schema: StructType, *, streaming: bool) -> BatchWriter | StreamWriter:
-    """Options by name in any case. Raises ValueError for an option or column that cannot be honoured, before any row is read."""
+    """Options by name in any case. Raises ValueError for an option or column that cannot be honoured, before any row is read;
+    exactly once, ClientError too."""
+    settings = writer_settings(options, schema, streaming=streaming)
+    return StreamWriter(settings, begin_run(settings)) if streaming else BatchWriter(settings, begin_run(settings))
+
+
+def writer_settings(options: Mapping[str, str], schema: StructType, *, streaming: bool) -> SinkSettings:
+    """The checked options and columns of a writer. Raises ValueError."""
     settings = sink_settings(options)
     check_columns([(field.name, field.dataType.simpleString()) for field in schema.fields], settings.topic)
-    return StreamWriter(settings) if streaming else BatchWriter(settings)
+    if streaming and settings.exactly_once is not None and settings.exactly_once.job is not None:
+        raise ValueError(f"{JOB}={settings.exactly_once.job!r} is for batches: a stream is known by its query's id")
+    return settings
 
 
 def write_task(
@@ -123,6 +127,11 @@ def write_task(
         return Committed(rows=written.rows, bytes=written.bytes, part=part, entry=written.entry)
     finally:
         settle()
+
+
+def part_of(begun: Begun, query: str, batch: int) -> Part:
+    """The part of an output that this task makes."""
+    return Part(query=query, batch=batch, run=begun.run, since=begun.since, task=_partition_id())
 
 
 def _partition_id() -> int:

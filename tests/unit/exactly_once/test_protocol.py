@@ -30,14 +30,14 @@ ORDER = Bounds(splits=((("a", "b"),), (("b", "a"),)))
     ("bounds", "ends"),
     [
         (ALONE, {"Refused", "CommitFailed", "TooLate", "committed"}),
-        (TWO, {"Refused", "CommitFailed", "committed"}),
+        (TWO, {"Refused", "CommitFailed", "TooLate", "committed"}),
         (TWINS, {"Refused", "CommitFailed", "TooLate", "committed"}),
-        (SHORT_TIMEOUT, {"Refused", "CommitFailed", "committed"}),
-        (SPLIT, {"Refused", "CommitFailed", "SplitChanged", "committed"}),
-        (FEWER, {"Refused", "CommitFailed", "SplitChanged", "committed"}),
-        (ORDER, {"Refused", "CommitFailed", "committed"}),
-        pytest.param(THREE, {"Refused", "CommitFailed", "committed"}, marks=pytest.mark.slow),
-        pytest.param(TIMEOUT, {"Refused", "CommitFailed", "committed"}, marks=pytest.mark.slow),
+        (SHORT_TIMEOUT, {"Refused", "CommitFailed", "TooLate", "committed"}),
+        (SPLIT, {"Refused", "CommitFailed", "TooLate", "SplitChanged", "committed"}),
+        (FEWER, {"Refused", "CommitFailed", "TooLate", "SplitChanged", "committed"}),
+        (ORDER, {"Refused", "CommitFailed", "TooLate", "committed"}),
+        pytest.param(THREE, {"Refused", "CommitFailed", "TooLate", "committed"}, marks=pytest.mark.slow),
+        pytest.param(TIMEOUT, {"Refused", "CommitFailed", "TooLate", "committed"}, marks=pytest.mark.slow),
     ],
     ids=["alone", "two", "twins", "timeout", "split", "fewer", "order", "three", "long-timeout"],
 )
@@ -62,10 +62,11 @@ END = """    _end(cluster, f"batch {batch} of {query}", [entry for entry in entr
 LOOK = """            fate = cluster.fate(last.query, last.batch, old)
             fenced.append(old.task)
 """
-LATE = """        if self._cluster.decided(self._query, self._batch, self._run):
+LATE = """        if self._cluster.decided(self._query, self._batch, self._since):
 """
 MUTANTS = {
     "a task that comes too late stages": (LATE, "        if False:\n", ALONE),
+    "a task whose driver is dead stages behind the next one's commit": (LATE, "        if False:\n", TWO),
     "the decision comes after the end": (RECORD + END, END + RECORD, TWO),
     "nothing is decided": (RECORD, "", TWO),
     "a task commits": (

@@ -19,7 +19,7 @@ from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowW
 from pyspark.sql.types import StructType
 
 from kraftlite.exactly_once.protocol_core import CommitFailed
-from kraftlite.spark.sink.committing import Committed, Part
+from kraftlite.spark.sink.committing import Begun, Committed, Part
 from kraftlite.spark.sink.datasink import BatchWriter, StreamWriter, sink_writer
 from kraftlite.spark.sink.options import sink_settings
 
@@ -132,6 +132,7 @@ def test_options_that_cannot_be_honoured(name: str, value: str, said: str) -> No
 
 
 EXACTLY = {**B, "kraftlite.sink.mode": "Exactly_Once"}
+BEGUN = Begun(run="r", since=0)
 
 
 def test_sx_01_options() -> None:
@@ -166,15 +167,14 @@ def test_sx_05_an_output_has_a_name() -> None:
     """A stream is known by its query; a batch needs a name, or nobody could tell that it is written again."""
     with pytest.raises(ValueError, match=r"job\.id='j' is for batches: a stream is known by its query's id"):
         sink_writer({**EXACTLY, "topic": "t", "kraftlite.sink.job.id": "j"}, schema("value string"), streaming=True)
-    batch = sink_writer({**EXACTLY, "topic": "t"}, schema("value string"), streaming=False)
+    batch = BatchWriter(sink_settings({**EXACTLY, "topic": "t"}), BEGUN)
     with pytest.raises(SinkError, match=r"by which name is this output known .* kraftlite.sink.job.id tells it"):
         batch.write(iter(()))
 
 
 def test_sx_01_reports_are_those_of_one_run() -> None:
     """A driver decides about what every task of one run has told, and about nothing else."""
-    batch = sink_writer({**EXACTLY, "topic": "t", "kraftlite.sink.job.id": "j"}, schema("value string"), streaming=False)
-    assert isinstance(batch, BatchWriter)
+    batch = BatchWriter(sink_settings({**EXACTLY, "topic": "t", "kraftlite.sink.job.id": "j"}), BEGUN)
     one = batch.write(iter(()))
     assert one.part is not None and (one.part.query, one.part.batch, one.part.task, one.entry) == ("j", 0, 0, None)
     for messages, said in (
@@ -187,9 +187,9 @@ def test_sx_01_reports_are_those_of_one_run() -> None:
     ):
         with pytest.raises(CommitFailed, match=said):
             batch.commit(messages)
-    stream = sink_writer({**EXACTLY, "topic": "t"}, schema("value string"), streaming=True)
+    stream = StreamWriter(sink_settings({**EXACTLY, "topic": "t"}), BEGUN)
     with pytest.raises(CommitFailed, match="not those of one run of batch 7"):
-        stream.commit([Committed(rows=0, bytes=0, part=Part(query="q", batch=6, run="r", task=0, drawn_ms=0))], 7)
+        stream.commit([Committed(rows=0, bytes=0, part=Part(query="q", batch=6, run="r", task=0, since=0))], 7)
 
 
 def test_a_streams_writer_is_for_a_streams_tasks() -> None:
