@@ -128,7 +128,13 @@ class Halts:
                 file.write(f"{os.getpid()}\n")
         except FileExistsError:
             return
-        os.kill(os.getpid(), signal.SIGSTOP)
+        signal.signal(signal.SIGHUP, _stand_still)
+        _stand_still()
+
+
+def _stand_still(*_: object) -> None:
+    """Until somebody sends SIGCONT; again when the parent dies, for the kernel lets its children go on then, with SIGHUP."""
+    os.kill(os.getpid(), signal.SIGSTOP)
 
 
 _current: Halts | None = None

@@ -20,7 +20,9 @@ import pytest
 pytest.importorskip("pyspark")
 
 from kraftlite.audit.sink import audit_sink
+from kraftlite.client.cluster import ClusterClient
 from kraftlite.client.kafka_client import client_for
+from kraftlite.client.transactions import list_transactions
 from kraftlite.exactly_once.listing import decisions
 from kraftlite.exactly_once.records import STATE_TOPIC
 from kraftlite.testing import SyncCluster
@@ -124,6 +126,24 @@ def test_sx_03_a_driver_that_is_killed_at_marked_points(
     for it in drivers:
         it.awake()
     check(cluster, out, tmp_path, sent)
+
+
+def test_sx_03_a_task_whose_driver_was_killed_wakes_behind_the_commit(
+    spark: Any, cluster: SyncCluster, out: str, tmp_path: Path, drivers: list[Driver]
+) -> None:
+    """It has read its rows, and opens no transaction that nobody would end: readers get on."""
+    give(tmp_path, 0, FRESH)
+    drivers.append(Driver(cluster.bootstrap_servers, out, tmp_path, Point("task", "take_over", "before")))
+    drivers[-1].until_halted()
+    drivers[-1].kill(ZOMBIE)
+    halt_at(tmp_path, None)
+    run(spark, cluster.bootstrap_servers, out, tmp_path)
+    drivers[-1].awake()
+    query = json.loads((tmp_path / "checkpoint" / "metadata").read_text())["id"]
+    with ClusterClient(settings_of(cluster).client) as client:
+        found = list_transactions(client, states=("Ongoing",))
+    assert [it.transactional_id for it in found if query in it.transactional_id] == []
+    check(cluster, out, tmp_path, FRESH)
 
 
 def test_sx_03_two_drivers_on_one_checkpoint(
