@@ -19,6 +19,7 @@ from kraftlite.log.batch import Record, build_batch
 from kraftlite.model.errors import ErrorCode, error_code
 from kraftlite.model.producer import Producer
 from kraftlite.model.topic_partition import TopicPartition
+from kraftlite.protocol.record_requests import LATEST
 
 DRIVER_TIMEOUT_MS: Final = 60_000
 """The longest that a driver's transaction may be open: it writes one record."""
@@ -34,6 +35,14 @@ class KafkaCluster:
     timeout_ms: int
     reader: DecisionReader | None = None
     """Kept by whoever decides about several batches of one query."""
+
+    def decisions_end(self) -> int:
+        """Where the decisions end: what is decided from now on is there, or behind it. The topic is made, if nobody knows it: a
+        broker that is behind does not know all topics."""
+        if self.topic not in self.client.describe([self.topic]):
+            ensure_state_topic(self.client, self.topic)
+        tp = TopicPartition(self.topic, DECISIONS_PARTITION)
+        return self.client.list_offsets({tp: LATEST}, read_committed=False)[tp].offset
 
     def take_over(self, transactional_id: str) -> Producer:
         return self._take_over(transactional_id, self.timeout_ms if "/" in transactional_id else self._driver_timeout_ms())

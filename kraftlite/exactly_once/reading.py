@@ -123,15 +123,6 @@ def _check_marker(tp: TopicPartition, stored: Stored, query: str, batch: int, en
         raise StateLost(f"{tp} at {entry.marker_offset}: this is not the marker that {entry.transactional_id} wrote there")
 
 
-def decisions_end(client: KafkaClient, topic: str) -> int:
-    """The end of the decisions: whatever is decided from now on is there, or behind it. 0 where the topic is not there yet.
-    Raises ClientError."""
-    if topic not in client.describe([topic]):
-        return 0
-    tp = TopicPartition(topic, DECISIONS_PARTITION)
-    return client.list_offsets({tp: LATEST}, read_committed=False)[tp].offset
-
-
 def is_decided(client: KafkaClient, topic: str, query: str, batch: int, since: int) -> bool:
     """Return whether a decision about the batch, or a later one, was written at offset `since` or behind it, be it committed or
     under way. Raises StateLost for one that cannot be read."""

@@ -16,7 +16,6 @@ from kraftlite.client.transactions import TransactionDescription, describe_trans
 from kraftlite.coordinator.core.placement import TRANSACTION_TOPIC, partition_for
 from kraftlite.exactly_once.driver import KafkaCluster
 from kraftlite.exactly_once.protocol_core import Staging, commit
-from kraftlite.exactly_once.reading import decisions_end
 from kraftlite.exactly_once.records import STATE_TOPIC, Decision, Entry
 from kraftlite.log.batch import Record, build_batch
 from kraftlite.model.errors import ErrorCode, error_code
@@ -160,7 +159,7 @@ class Driver:
         settings = ClientSettings(bootstrap=tuple(bootstrap.split(",")), retry_backoff_ms=20, retry_timeout_ms=60_000)
         self.client = KafkaClient(settings)
         self.cluster = KafkaCluster(self.client, STATE_TOPIC, timeout_ms)
-        self.since = decisions_end(self.client, STATE_TOPIC)
+        self.since = self.cluster.decisions_end()
 
     def staging(self, task: int) -> Staging:
         named = {"prefix": "p", "query": self.query, "run": self.run}

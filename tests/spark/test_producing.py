@@ -20,7 +20,6 @@ from kraftlite.client.kafka_client import KafkaClient, client_for  # noqa: E402
 from kraftlite.client.settings import ClientSettings  # noqa: E402
 from kraftlite.exactly_once.driver import KafkaCluster  # noqa: E402
 from kraftlite.exactly_once.protocol_core import Staging, commit  # noqa: E402
-from kraftlite.exactly_once.reading import decisions_end  # noqa: E402
 from kraftlite.exactly_once.records import STATE_TOPIC  # noqa: E402
 from kraftlite.log.batch import iter_records  # noqa: E402
 from kraftlite.model.topic_partition import TopicPartition  # noqa: E402
@@ -333,7 +332,7 @@ def test_an_error_of_the_sender_is_the_writers(cluster: SyncCluster, topic: str)
 def staging(client: KafkaClient, settings: SinkSettings, query: str, task: int = 0) -> Staging:
     assert settings.exactly_once is not None
     cluster = KafkaCluster(client, settings.exactly_once.state_topic, settings.exactly_once.timeout_ms)
-    since = decisions_end(client, settings.exactly_once.state_topic)
+    since = cluster.decisions_end()
     return Staging(cluster, prefix="kraftlite", query=query, batch=0, run="r", since=since, task=task)
 
 

@@ -21,7 +21,7 @@ from kraftlite.exactly_once import protocol_core
 from kraftlite.exactly_once.driver import KafkaCluster
 from kraftlite.exactly_once.listing import abort_strays, has_strays
 from kraftlite.exactly_once.protocol_core import CommitFailed, Staging
-from kraftlite.exactly_once.reading import DecisionReader, decisions_end
+from kraftlite.exactly_once.reading import DecisionReader
 from kraftlite.exactly_once.records import Entry
 from kraftlite.spark.sink.producing import ExactlyOnce, SinkSettings
 
@@ -71,8 +71,9 @@ class Committed(WriterCommitMessage):
 
 def begin_run(settings: SinkSettings) -> Begun:
     """A new run of an output, which its driver begins. Raises ClientError."""
-    exactly = settings.exactly_once
-    since = 0 if exactly is None else decisions_end(client_for(settings.client), exactly.state_topic)
+    exactly, since = settings.exactly_once, 0
+    if exactly is not None:
+        since = KafkaCluster(client_for(settings.client), exactly.state_topic, exactly.timeout_ms).decisions_end()
     return Begun(run=str(uuid4()), since=since)
 
 
