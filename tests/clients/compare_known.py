@@ -70,7 +70,7 @@ KNOWN: Final[Mapping[str, Sequence[str]]] = {
     "What differs from run to run": (
         r"^quorum and features: metadata-quorum describe --status: ",
         r'^kafka-reassign-partitions: .*"log_dirs"',
-        r"get-offsets --topic t --time -7: .*UnsupportedVersionException",
+        r"get-offsets --topic t --time -7: .*(UnsupportedVersionException|unexpected error UNSUPPORTED_VERSION)",
     ),
 }
 
