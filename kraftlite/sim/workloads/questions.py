@@ -50,14 +50,15 @@ class Questioner(SimOperator):
             await self._set_interval()
 
     async def _set_interval(self) -> None:
-        """Or a key that nobody knows, which any broker takes, and shows to nobody."""
+        """Or a key that nobody knows, which any broker takes, and shows to nobody. A default that does not fit is refused only by
+        a broker without a value of its own, as in Kafka."""
         rng, broker = self.rng, self.some_broker()
         key, known = rng.choice(sorted(INTERVALS.items()))
-        value = rng.choice((*known.good, *known.bad))
+        name = rng.choice(("", str(broker)))
+        value = rng.choice((*known.good, *(known.bad if name else ())))
         if rng.randrange(4) == 0:
             key, value = UNKNOWN_KEY, str(rng.randrange(3))
         change = ConfigChange(name=key, op=0 if rng.randrange(5) else 1, value=value)
-        name = rng.choice(("", str(broker)))
         resource = ConfigResourceChange(resource_type=BROKER, resource_name=name, changes=(change,))
         request = IncrementalAlterConfigsRequest(
             resources=(resource,), validate_only=rng.randrange(4) == 0, timeout_ms=timeout_ms(rng)
