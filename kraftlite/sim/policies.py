@@ -1,5 +1,5 @@
-"""The changes that the theme `admin` makes to a cluster. In a third of its seeds brokers create topics that somebody asks for; in a
-quarter of them controllers ask policies about new topics and configs.
+"""The changes that the theme `admin` makes to a cluster: in a third of the seeds brokers create topics that somebody asks for,
+and in a quarter controllers ask policies about new topics and configs.
 
 Policies are asked off the loop, so that the controller computes an operation again, in another state, when it has their word.
 They refuse nothing: the rules of administrators hold with them and without.
