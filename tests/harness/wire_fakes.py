@@ -177,15 +177,13 @@ class FakeWait:
 
 
 class FakeReplicas:
-    """Logs in memory. acks=all waits for `release`. A partition in `errors` answers with that error, and with its leader of
-    `hints`."""
+    """Logs in memory. acks=all waits for `release`. A partition in `errors` answers with it and its leader of `hints`."""
 
     def __init__(self, clock: FakeClock) -> None:
         self.clock = clock
         self.logs: dict[TopicPartition, list[bytes]] = {}
         self.leo: dict[TopicPartition, int] = {}
-        self.errors: dict[TopicPartition, ErrorCode] = {}
-        self.hints: dict[TopicPartition, LeaderHint] = {}
+        self.errors, self.hints = dict[TopicPartition, ErrorCode](), dict[TopicPartition, LeaderHint]()
         self.parked: list[Callable[[], None]] = []
         self.appended: list[tuple[TopicPartition, int, int]] = []
         self.fetches: list[tuple[FetchParams, tuple[FetchEntry, ...]]] = []
