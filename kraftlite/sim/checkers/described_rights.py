@@ -1,4 +1,4 @@
-"""What users hear of entries and of delegation tokens is what the metadata says, and no more than they may see (SE-16, SE-35)."""
+"""Descriptions of entries and delegation tokens say what the metadata says, and no more than may be seen (SE-16, SE-35)."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ _HOST: Final = "10.0.0.9"
 
 
 class EntriesDescribed(MetadataChecker):
-    """Who may see the entries is told those that the filter matches, each once. A topic that is named twice in a request for more
-    partitions gets none, and hears so once, whoever asks."""
+    """A user who may see the entries is told those that the filter matches, each once. A topic that is named twice in a request
+    for more partitions gets none, and this is told once, whoever asks."""
 
     def __init__(self, world: World) -> None:
         super().__init__(world)

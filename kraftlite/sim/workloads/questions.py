@@ -43,6 +43,8 @@ def visit(
 
 
 class Questioner(SimOperator):
+    """One request in four is a change; all others are questions."""
+
     async def _act(self) -> None:
         if self.rng.randrange(4):
             await self._describe()

@@ -60,6 +60,8 @@ def visit(
 
 
 class Asking(DoorClient):
+    """The user, who has the rights that everybody has, and now and then one to its transactional id."""
+
     async def run(self) -> None:
         rng, who = self.rng, Principal(USER, self.name)
         while not self.stopping:
@@ -95,6 +97,8 @@ class Asking(DoorClient):
 
 
 class Reading(DoorClient):
+    """The super user, who gives and takes rights to transactional ids alone."""
+
     async def run(self) -> None:
         rng = self.rng
         while not self.stopping:

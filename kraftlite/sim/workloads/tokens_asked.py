@@ -29,6 +29,8 @@ def visit(
 
 
 class TokensAsked(LoginClient):
+    """A client of `logins` that mostly asks for tokens."""
+
     def _request(self) -> tuple[tuple[int, int], dict[str, Any]]:
         rng, what = self.rng, self.rng.randrange(4)
         users = (*PASSWORDS, FIRST_USER)

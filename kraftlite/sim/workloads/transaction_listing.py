@@ -49,6 +49,8 @@ def visit(
 
 
 class Onlooker(SimClient):
+    """It changes nothing."""
+
     async def run(self, partitions: Sequence[TopicPartition]) -> None:
         rng, brokers = self.rng, [node.node_id for node in self.cluster.brokers]
         gap_us, known = rng.choice(GAPS_US), list[int]()
