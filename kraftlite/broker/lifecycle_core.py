@@ -224,11 +224,6 @@ class BrokerLifecycleCore:
     def finished(self) -> bool:
         return self.state is BrokerState.SHUTTING_DOWN
 
-    @property
-    def fenced(self) -> bool:
-        """True when the controller's last answer said that this broker is fenced."""
-        return self._fenced
-
     def has_failed(self, directory_id: UUID) -> bool:
         """Return whether a log directory has failed since the start."""
         return directory_id in self._offline

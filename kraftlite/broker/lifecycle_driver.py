@@ -103,10 +103,6 @@ class BrokerLifecycle:
     def incarnation_id(self) -> UUID:
         return self._core.incarnation_id
 
-    @property
-    def fenced(self) -> bool:
-        return self._core.fenced
-
     def start(self, facts: RegistrationFacts) -> None:
         self._facts = facts
         self._changed = asyncio.Event()

@@ -141,11 +141,6 @@ class MetadataCache:
         found = self._image.topics.topic(topic)
         return None if found is None else found.partitions.get(index)
 
-    def leader_of(self, topic: str, index: int) -> tuple[NodeId | None, int] | None:
-        """(leader, leader epoch); None when the partition is not known."""
-        found = self.partition(topic, index)
-        return None if found is None else (found.leader, found.leader_epoch)
-
     def topic_metadata(
         self, topic: TopicImage, listener: str, *, listener_errors: bool, filter_unavailable: bool = False
     ) -> TopicMetadata:

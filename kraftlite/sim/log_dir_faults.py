@@ -13,6 +13,8 @@ from kraftlite.sim.targets import node_ids
 
 KINDS: Final = ("dir-error", "dir-full", "dir-read-only")
 METADATA: Final = "/meta"
+REPORT_MS: Final = (300, 2_000, 30_000)
+"""The time that a controller has to answer where replicas are, one of which a seed takes: in production it is the last."""
 _BOUND: Final = "replica.alter.log.dirs.io.max.bytes.per.second"
 BOUNDS: Final[tuple[dict[str, str], ...]] = ({}, {}, {_BOUND: "20000"}, {_BOUND: "1000000"})
 """Bounds of what a broker copies between its directories, one of which a seed takes."""
@@ -23,7 +25,12 @@ def several(shape: Shape, seed: int) -> Shape:
     count = random.Random(f"log-dirs/{seed}").choice((2, 2, 3))
     directories = ",".join(f"/d{number}" for number in range(1, count + 1))
     bound = random.Random(f"log-dirs/moves/{seed}").choice(BOUNDS)
-    return replace(shape, config={**shape.config, **bound, "log.dirs": directories, "metadata.log.dir": METADATA})
+    report_ms = random.Random(f"log-dirs/reports/{seed}").choice(REPORT_MS)
+    return replace(
+        shape,
+        config={**shape.config, **bound, "log.dirs": directories, "metadata.log.dir": METADATA},
+        tuning=replace(shape.tuning, directory_report_ms=report_ms),
+    )
 
 
 def draw(seed: int, shape: Shape, duration_ms: int) -> list[FaultPlan]:

@@ -1,7 +1,8 @@
-"""Policies of a run: in a quarter of the seeds of the theme `admin` controllers ask about new topics and configs.
+"""The changes that the theme `admin` makes to a cluster: in a third of the seeds brokers create topics that somebody asks for,
+and in a quarter controllers ask policies about new topics and configs.
 
-They are asked off the loop, so that the controller computes an operation again, in another state, when it has their word. They
-refuse nothing: the rules of administrators hold with them and without.
+Policies are asked off the loop, so that the controller computes an operation again, in another state, when it has their word.
+They refuse nothing: the rules of administrators hold with them and without.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from kraftlite.model.policy import PolicyQuestion
 from kraftlite.sim.shape import Shape, of_release
 
 ONE_SEED_IN: Final = 4
+CREATING_ONE_SEED_IN: Final = 3
 
 
 def admits(question: PolicyQuestion) -> None:
@@ -23,6 +25,8 @@ def admits(question: PolicyQuestion) -> None:
 def with_policies(shape: Shape, seed: int) -> Shape:
     """The change that the theme makes to a shape that is drawn."""
     shape = of_release(shape, seed)
+    if not random.Random(f"auto-create/{seed}").randrange(CREATING_ONE_SEED_IN):
+        shape = replace(shape, config={**shape.config, "auto.create.topics.enable": "true"})
     if random.Random(f"policies/{seed}").randrange(ONE_SEED_IN):
         return shape
     name = f"{__name__}:{admits.__name__}"

@@ -54,6 +54,7 @@ from kraftlite.replication.api import (
     FetchEntry,
     FetchParams,
     FetchResult,
+    LeaderHint,
     OffsetResult,
     ProduceEntry,
     ProduceResult,
@@ -176,13 +177,13 @@ class FakeWait:
 
 
 class FakeReplicas:
-    """Logs in memory. acks=all waits for `release`. A partition in `errors` answers with that error."""
+    """Logs in memory. acks=all waits for `release`. A partition in `errors` answers with it and its leader of `hints`."""
 
     def __init__(self, clock: FakeClock) -> None:
         self.clock = clock
         self.logs: dict[TopicPartition, list[bytes]] = {}
         self.leo: dict[TopicPartition, int] = {}
-        self.errors: dict[TopicPartition, ErrorCode] = {}
+        self.errors, self.hints = dict[TopicPartition, ErrorCode](), dict[TopicPartition, LeaderHint]()
         self.parked: list[Callable[[], None]] = []
         self.appended: list[tuple[TopicPartition, int, int]] = []
         self.fetches: list[tuple[FetchParams, tuple[FetchEntry, ...]]] = []
@@ -217,7 +218,7 @@ class FakeReplicas:
     def _append(self, entry: ProduceEntry, acks: int) -> ProduceResult:
         error = self.errors.get(entry.tp)
         if error is not None:
-            return ProduceResult(tp=entry.tp, error=error)
+            return ProduceResult(tp=entry.tp, error=error, leader=self.hints.get(entry.tp))
         base = self.leo.get(entry.tp, 0)
         records = entry.records
         count = parse_header(records).count
@@ -247,7 +248,7 @@ class FakeReplicas:
         if error is not None:
             return FetchResult(
                 tp=entry.tp, error=error, hw=-1, last_stable_offset=-1, log_start_offset=-1, records=b"",
-                aborted=None, diverging=None, leader=None, preferred_read_replica=None,
+                aborted=None, diverging=None, leader=self.hints.get(entry.tp), preferred_read_replica=None,
             )  # fmt: skip
         leo = self.leo.get(entry.tp, 0)
         found = [data for data in self.logs.get(entry.tp, []) if parse_header(data).next_offset > entry.fetch_offset]

@@ -22,7 +22,7 @@ from kraftlite.model.acls import Operation
 from kraftlite.model.errors import ApiError, ErrorCode
 from kraftlite.model.ids import ZERO_UUID
 from kraftlite.model.topic_partition import TopicPartition
-from kraftlite.replication.api import FetchEntry, FetchParams, FetchResult, LeaderHint
+from kraftlite.replication.api import FetchEntry, FetchParams, FetchResult
 from kraftlite.replication.consume import may_wait
 from kraftlite.security.gate import Rights
 
@@ -214,7 +214,7 @@ def answer_some(
         if result is None:
             result = next(read)
             if result.error is not ErrorCode.NONE:
-                result = _told(ctx, partition.key, result)
+                result = _told(partition.key, result)
         tell = True
         if session is not None:
             tell = session.must_tell(
@@ -244,17 +244,9 @@ def untold(ctx: BrokerContext, found: FetchPlan, items: Sequence[FetchedItem]) -
             partition.hw = -1
 
 
-_HINTED: Final = frozenset({ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH})
-
-
-def _told(ctx: BrokerContext, key: SessionKey, result: FetchResult) -> FetchResult:
-    """A client that came to the wrong broker learns who leads. One that names its topic, which was deleted and made again a
-    moment before, hears that it is not known: by name nobody can mean another topic of it."""
+def _told(key: SessionKey, result: FetchResult) -> FetchResult:
+    """A client that names its topic, which was deleted and made again a moment before, hears that it is not known: by name nobody
+    can mean another topic of it."""
     if result.error is ErrorCode.INCONSISTENT_TOPIC_ID and key.name is not None:
         return replace(result, error=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-    if result.error not in _HINTED or result.leader is not None:
-        return result
-    known = ctx.metadata.leader_of(*result.tp)
-    if known is None:
-        return result
-    return replace(result, leader=LeaderHint(leader_id=known[0], leader_epoch=known[1]))
+    return result

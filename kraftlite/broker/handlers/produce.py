@@ -18,7 +18,7 @@ from kraftlite.model.acls import Operation
 from kraftlite.model.errors import ApiError, ErrorCode
 from kraftlite.model.ids import ZERO_UUID
 from kraftlite.model.topic_partition import TopicPartition
-from kraftlite.replication.api import LeaderHint, Lease, ProduceEntry, ProduceResult, ProduceTransaction
+from kraftlite.replication.api import Lease, ProduceEntry, ProduceResult, ProduceTransaction
 from kraftlite.security.gate import Rights
 
 ADMIN_CLIENT_ID: Final = "__admin_client"
@@ -78,7 +78,7 @@ def produce(ctx: BrokerContext, call: ProduceCall, on_done: Callable[[list[Produ
                 entries,
                 acks=call.acks,
                 timeout_ms=call.timeout_ms,
-                on_done=lambda done: on_done([_told(ctx, call, result) for result in done] if _failed(done) else done),
+                on_done=lambda done: on_done([_told(call, result) for result in done] if _failed(done) else done),
                 lease=call.lease,
                 transaction=transaction,
             )
@@ -88,7 +88,7 @@ def produce(ctx: BrokerContext, call: ProduceCall, on_done: Callable[[list[Produ
 
     def merge(done: list[ProduceResult]) -> None:
         appended = iter(done)
-        on_done([_told(ctx, call, next(appended)) if found is None else found for found in results])
+        on_done([_told(call, next(appended)) if found is None else found for found in results])
 
     if entries:
         ctx.replicas.append(
@@ -160,15 +160,9 @@ def _refused(tp: TopicPartition, error: ErrorCode, message: str | None = None) -
     return ProduceResult(tp=tp, error=error, message=message)
 
 
-def _told(ctx: BrokerContext, call: ProduceCall, result: ProduceResult) -> ProduceResult:
-    """A client that came to the wrong broker learns who leads; the metadata image knows when the partition is not hosted here.
-    One whose topic was deleted and made again meanwhile hears that it is not known, in the words for how it named it."""
+def _told(call: ProduceCall, result: ProduceResult) -> ProduceResult:
+    """A client whose topic was deleted and made again meanwhile hears that it is not known, in the words for how it named it."""
     if result.error is ErrorCode.INCONSISTENT_TOPIC_ID:
         by_id = call.items[0].name is None
         return replace(result, error=ErrorCode.UNKNOWN_TOPIC_ID if by_id else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-    if result.error is not ErrorCode.NOT_LEADER_OR_FOLLOWER or result.leader is not None:
-        return result
-    found = ctx.metadata.leader_of(*result.tp)
-    if found is None:
-        return result
-    return replace(result, leader=LeaderHint(leader_id=found[0], leader_epoch=found[1]))
+    return result

@@ -19,11 +19,19 @@ from kraftlite.model.messages import controller as m
 from kraftlite.model.messages import security as s
 from kraftlite.sim.checkers.admin_rules import Codes, Entry, Outcome, Want, is_good
 from kraftlite.sim.checkers.model import MetadataState, has_elr
-from kraftlite.sim.workloads.admin_values import OF_BROKERS, OF_CLIENT_METRICS, OF_GROUPS, OF_TOPICS, READ_ONLY, Values
+from kraftlite.sim.workloads.admin_values import (
+    INTERVALS,
+    OF_BROKERS,
+    OF_CLIENT_METRICS,
+    OF_GROUPS,
+    OF_TOPICS,
+    READ_ONLY,
+    Values,
+)
 
 TOPIC, BROKER, METRICS, GROUP = 2, 4, 16, 32
 KEYS: Final[Mapping[int, Mapping[str, Values]]] = {
-    TOPIC: OF_TOPICS, BROKER: OF_BROKERS, METRICS: OF_CLIENT_METRICS, GROUP: OF_GROUPS,
+    TOPIC: OF_TOPICS, BROKER: {**OF_BROKERS, **INTERVALS}, METRICS: OF_CLIENT_METRICS, GROUP: OF_GROUPS,
 }  # fmt: skip
 _SET, _DELETE, _APPEND, _SUBTRACT = range(4)
 ELR: Final = "eligible.leader.replicas.version"
@@ -114,7 +122,7 @@ def _refusal(kind: int, key: str, value: str | None) -> set[E]:
     if value is None or kind not in KEYS or is_good(KEYS[kind], key, value) is not False:
         return set()
     if kind == BROKER:  # a key that Kafka does not know may belong to a plug-in
-        return {E.INVALID_REQUEST} if key in OF_BROKERS else set()
+        return {E.INVALID_REQUEST} if key in KEYS[BROKER] else set()
     return {E.INVALID_REQUEST if kind == METRICS else E.INVALID_CONFIG}
 
 

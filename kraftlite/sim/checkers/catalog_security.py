@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from kraftlite.sim.checkers.base import CheckerFactory
+from kraftlite.sim.checkers.described_rights import EntriesDescribed, TokensDescribed
 from kraftlite.sim.checkers.facts import MetadataWatch
 from kraftlite.sim.checkers.i90_rights import RightsDecided, RightsInForce
 from kraftlite.sim.checkers.i92_mutations import MutationsBounded
@@ -19,4 +20,6 @@ SECURITY: Final[tuple[CheckerFactory, ...]] = (
     MutationsBounded,
     SessionsEnd,
     LoginsDeserved,
+    EntriesDescribed,
+    TokensDescribed,
 )

@@ -17,6 +17,7 @@ from kraftlite.sim.checkers.i71_pending_offsets import PendingOffsetsKept
 from kraftlite.sim.checkers.i72_transaction_refusals import TransactionRefusals
 from kraftlite.sim.checkers.i73_transaction_timeouts import TransactionTimeouts
 from kraftlite.sim.checkers.transaction_ends import TransactionEnds
+from kraftlite.sim.checkers.transaction_listing import TransactionsListed
 from kraftlite.sim.checkers.transaction_log import TransactionWatch
 from kraftlite.sim.checkers.transaction_races import RaceWatch
 
@@ -35,5 +36,6 @@ TRANSACTIONS: Final[tuple[CheckerFactory, ...]] = (
     TransactionsSeen,
     SinkExact,
     RaceWatch,
+    TransactionsListed,
 )
 """The watch drives the others, and is driven by the keeper of the losses."""

@@ -17,11 +17,13 @@ from kraftlite.sim.checkers.facts import MetadataChecker
 from kraftlite.sim.checkers.model import MetadataState
 from kraftlite.sim.checkers.views import Entry, NodeView
 from kraftlite.sim.services.doors import DOOR, DoorAnswer, DoorAsk, error_codes
-from kraftlite.sim.workloads.security import RETENTION_MS, TOPICS, USERS
+from kraftlite.sim.workloads.security import GROW, LIST, RETENTION_MS, TOPICS, TRANSACT, TRANSACTIONAL_ID, USERS
 from kraftlite.simhost.host import SimHost
 from kraftlite.simhost.network import AnyExchange
 
-REFUSED: Final = frozenset({"TOPIC_AUTHORIZATION_FAILED", "CLUSTER_AUTHORIZATION_FAILED"})
+REFUSED: Final = frozenset(
+    {"TOPIC_AUTHORIZATION_FAILED", "CLUSTER_AUTHORIZATION_FAILED", "TRANSACTIONAL_ID_AUTHORIZATION_FAILED"}
+)
 NEEDS: Final[Mapping[str, tuple[tuple[Operation, ResourceType], ...]]] = {
     "produce": ((Operation.WRITE, ResourceType.TOPIC),),
     "configure": ((Operation.ALTER_CONFIGS, ResourceType.TOPIC),),
@@ -29,8 +31,13 @@ NEEDS: Final[Mapping[str, tuple[tuple[Operation, ResourceType], ...]]] = {
     "grant": ((Operation.ALTER, ResourceType.CLUSTER),),
     "revoke": ((Operation.ALTER, ResourceType.CLUSTER),),
     "limit": ((Operation.ALTER_CONFIGS, ResourceType.CLUSTER),),
+    LIST: ((Operation.DESCRIBE, ResourceType.CLUSTER),),
+    GROW: ((Operation.ALTER, ResourceType.TOPIC),),
+    TRANSACT: ((Operation.WRITE, ResourceType.TOPIC),),
 }
 """By kind of request: what its client must be allowed, one of these. Source: SE-40."""
+AT_ITS_BROKER: Final = frozenset({"produce", TRANSACT, LIST})
+"""The kinds of request that are decided where they come."""
 IMPLIED_BY: Final = {
     Operation.DESCRIBE: {Operation.READ, Operation.WRITE, Operation.DELETE, Operation.ALTER},
     Operation.DESCRIBE_CONFIGS: {Operation.ALTER_CONFIGS},
@@ -69,9 +76,14 @@ class Rules:
         return granted or (self.everybody and not covering)
 
     def allow(self, state: MetadataState, ask: DoorAsk) -> bool:
+        entries = state.acls.values()
+        if ask.kind == TRANSACT and not self.allows(
+            entries, ask.principal, ask.host, Operation.WRITE, ResourceType.TRANSACTIONAL_ID, TRANSACTIONAL_ID
+        ):
+            return False
         for operation, kind in NEEDS[ask.kind]:
             name = CLUSTER_NAME if kind is ResourceType.CLUSTER else ask.name
-            if self.allows(state.acls.values(), ask.principal, ask.host, operation, kind, name):
+            if self.allows(entries, ask.principal, ask.host, operation, kind, name):
                 return True
         return False
 
@@ -114,7 +126,7 @@ class RightsDecided(MetadataChecker):
         """The states by which it may have been decided: by its broker; or, where that hands it on, by whichever controller was
         active meanwhile, whose image may be older than the broker's, or newer."""
         history, (first, last) = self.facts.history, (answer.first, answer.last)
-        if exchange.request.kind != "produce":
+        if exchange.request.kind not in AT_ITS_BROKER:
             first, last = min(first, self._oldest.get(id(exchange), first)), self.facts.committed_end - 1
         return [history.visible(first), *history.between(first, last)]
 
@@ -132,6 +144,8 @@ class RightsDecided(MetadataChecker):
 
     def _served(self, exchange: AnyExchange, answer: DoorAnswer) -> None:
         ask: DoorAsk = exchange.request
+        if ask.kind not in NEEDS:
+            return
         where = f"node {exchange.target} answers {ask.kind} {ask.name} of {ask.principal} at {ask.host}, by offset {answer.first}"
         if "not loaded" in answer.closed:
             self.judged["too early"] += 1

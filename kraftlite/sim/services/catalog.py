@@ -14,6 +14,7 @@ from kraftlite.sim.services import (
     doors,
     groups,
     hanging,
+    listing,
     logins,
     logs,
     membership,
@@ -37,4 +38,5 @@ ROUTES: Final[tuple[Routes, ...]] = (
     logins.routes,
     telemetry.routes,
     at_controller.routes,
+    listing.routes,
 )

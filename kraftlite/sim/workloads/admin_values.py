@@ -51,6 +51,11 @@ OF_BROKERS: Final[Mapping[str, Values]] = {
 }
 """Keys that may change while a broker runs, of one broker or of all."""
 
+INTERVALS: Final[Mapping[str, Values]] = {
+    "group.consumer.assignment.interval.ms": Values(("0", "1000", "15000"), ("-1", "15001", "x")),
+}
+"""Keys of brokers whose values have to agree with others of their files, which `questions` sets."""
+
 READ_ONLY: Final = ("log.dirs", "node.id", "process.roles")
 """Keys that no request may change."""
 

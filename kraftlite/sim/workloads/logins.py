@@ -33,7 +33,8 @@ AUTHENTICATE: Final = (36, 2)
 CREATE: Final = (38, 3)
 RENEW: Final = (39, 2)
 EXPIRE: Final = (40, 2)
-FLEXIBLE: Final = frozenset({METADATA, AUTHENTICATE, CREATE, RENEW, EXPIRE})
+DESCRIBE: Final = (41, 3)
+FLEXIBLE: Final = frozenset({METADATA, AUTHENTICATE, CREATE, RENEW, EXPIRE, DESCRIBE})
 WRONG: Final = "guess"
 LONGEST_SESSION_MS: Final = 20_000
 """The longest session whose end a client waits for: where clocks jump, that of a token may be minutes away."""

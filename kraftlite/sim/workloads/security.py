@@ -52,6 +52,13 @@ OPERATIONS: Final = (
 ON_CLUSTER: Final = (Operation.ALTER, Operation.CREATE, Operation.ALL, Operation.ALTER_CONFIGS)
 QUOTAS: Final = ("100", "400", "2000")
 """Bytes per second that may be produced."""
+LIST: Final = "list"
+GROW: Final = "grow"
+TWICE: Final = "grow twice"
+TRANSACT: Final = "transact"
+"""The kinds of request of `rights_asked`: DescribeAcls, CreatePartitions of a topic, or of one that is named twice, and Produce
+of a transaction's batch."""
+TRANSACTIONAL_ID: Final = "dave-writes"
 
 
 def visit(
@@ -91,7 +98,7 @@ class DoorClient(SimClient):
 
         brokers = [node.node_id for node in self.cluster.brokers]
         broker = self.rng.choice(brokers)
-        if kind == "produce":
+        if kind in ("produce", TRANSACT):
             leader = await self.leader(TopicPartition(name, 0))
             if leader is None:
                 await self.refresh()
@@ -104,6 +111,10 @@ class DoorClient(SimClient):
             "grant": (30, 3),
             "revoke": (31, 3),
             "limit": (49, 1),
+            LIST: (29, 3),
+            GROW: (37, 3),
+            TWICE: (37, 3),
+            TRANSACT: (api_keys.PRODUCE, 9),
         }[kind]
         version = usual if version is None else version
         ask = DoorAsk(

@@ -25,12 +25,16 @@ from kraftlite.sim.workloads import (
     minimum,
     moves,
     mutations,
+    questions,
     racks,
+    rights_asked,
     security,
     sessions,
     sink,
     stranger,
     throttles,
+    tokens_asked,
+    transaction_listing,
     transactions,
     waiting,
 )
@@ -50,13 +54,13 @@ IN_ALL: Final[tuple[Visit, ...]] = (stranger.visit, minimum.visit, levels.visit)
 """In every theme that they name; the seed decides whether they come."""
 THEMED: Final[Mapping[str, tuple[Visit, ...]]] = {
     GROUPS: (groups.visit,),
-    ADMIN: (admin.visit, moves.visit, throttles.visit, callers.visit),
+    ADMIN: (admin.visit, moves.visit, throttles.visit, callers.visit, questions.visit),
     DIRECTORIES: (directories.visit, cordons.visit),
     LOGS: (logs.visit, sessions.visit, racks.visit, deletions.visit, waiting.visit),
-    TRANSACTIONS: (transactions.visit, latest.visit),
+    TRANSACTIONS: (transactions.visit, latest.visit, transaction_listing.visit),
     SINK: (sink.visit,),
     MEMBERSHIP: (membership.visit, brokers.visit, listeners.visit),
-    SECURITY: (security.visit, logins.visit, mutations.visit),
+    SECURITY: (security.visit, logins.visit, mutations.visit, rights_asked.visit, tokens_asked.visit),
 }
 """By theme: what the runs of that theme have, and no others."""
 

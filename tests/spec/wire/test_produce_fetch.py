@@ -192,6 +192,7 @@ async def test_rp_01_a_waiting_produce_of_a_lost_connection_is_forgotten() -> No
 async def test_rp_10_produce_says_who_leads(version: int) -> None:
     async with Harness({"events": [partition([2, 1], leader_epoch=7)]}, brokers=[broker(1), broker(2, rack="r")]) as h:
         h.replicas.errors[EVENTS] = E.NOT_LEADER_OR_FOLLOWER
+        h.replicas.hints[EVENTS] = LeaderHint(leader_id=h.brokers[1].broker_id, leader_epoch=7)
         values = produce(("events", 0, bytes(batch(b"x"))))
         values["topic_data"][0]["topic_id"] = topic_uuid(0)
         answer = await (await h.client()).call(0, version, values)
@@ -204,7 +205,7 @@ async def test_rp_10_produce_says_who_leads(version: int) -> None:
             ]
 
 
-async def test_rp_10_the_replica_managers_own_hint_wins() -> None:
+async def test_rp_10_the_replica_managers_hint_is_told() -> None:
     async with Harness({"events": [partition([2, 1], leader_epoch=7)]}) as h:
         hinted = ProduceResult(
             tp=EVENTS, error=E.NOT_LEADER_OR_FOLLOWER, leader=LeaderHint(leader_id=h.brokers[2].broker_id, leader_epoch=8)
@@ -220,6 +221,7 @@ async def test_rp_10_the_replica_managers_own_hint_wins() -> None:
 async def test_rp_10_fetch_says_who_leads(version: int, error: ErrorCode) -> None:
     async with Harness({"events": [partition([2, 1], leader_epoch=7)]}) as h:
         h.replicas.errors[EVENTS] = error
+        h.replicas.hints[EVENTS] = LeaderHint(leader_id=h.brokers[1].broker_id, leader_epoch=7)
         name = topic_uuid(0) if version >= 13 else "events"
         answer = await (await h.client()).call(1, version, fetch((name, 0, 0)))
         one = answer.responses[0].partitions[0]

@@ -55,10 +55,8 @@ def test_a_reader_that_took_the_image_keeps_a_consistent_one() -> None:
     assert cache.topic("a") is None
 
 
-def test_leader_of() -> None:
+def test_a_partition_without_a_leader() -> None:
     cache = cache_of(image([broker(1)], {"a": [partition([1, 2], leader=None, leader_epoch=3)]}))
-    assert cache.leader_of("a", 0) == (None, 3)
-    assert cache.leader_of("a", 1) is None
     topic = cache.topic("a")
     assert topic is not None
     (one,) = cache.topic_metadata(topic, LISTENER, listener_errors=True).partitions

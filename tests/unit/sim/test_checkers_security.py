@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 from uuid import UUID
@@ -25,12 +25,13 @@ from kraftlite.model.messages.methods import CREATE_TOPICS
 from kraftlite.model.messages.security import QuotaEntityPart
 from kraftlite.model.principal import USER, Principal
 from kraftlite.model.topic_partition import TopicPartition
-from kraftlite.protocol.kio_codec import encode_response
+from kraftlite.protocol.kio_codec import encode_request, encode_response
 from kraftlite.protocol.primitives import response_head
 from kraftlite.protocol.record_requests import encode_produce
 from kraftlite.security.authorizer import Decision, Reason
 from kraftlite.sim.checkers.base import CheckerFactory
 from kraftlite.sim.checkers.catalog_security import SECURITY
+from kraftlite.sim.checkers.described_rights import EntriesDescribed, TokensDescribed
 from kraftlite.sim.checkers.facts import MetadataWatch
 from kraftlite.sim.checkers.i90_rights import RightsDecided, RightsInForce, Rules
 from kraftlite.sim.checkers.i92_mutations import MutationsBounded
@@ -40,7 +41,9 @@ from kraftlite.sim.checkers.model import MetadataState
 from kraftlite.sim.services.doors import DOOR, DoorAnswer, DoorAsk, error_codes
 from kraftlite.sim.services.logins import LASTS_MS, LOGIN, PASSWORDS, PLAIN, LoginAnswer, LoginAsk
 from kraftlite.sim.themes import SECURITY as THEME
-from kraftlite.sim.workloads.logins import AUTHENTICATE, HANDSHAKE, METADATA, frame
+from kraftlite.sim.workloads.logins import AUTHENTICATE, CREATE, DESCRIBE, HANDSHAKE, METADATA, frame
+from kraftlite.sim.workloads.rights_asked import EVERYTHING
+from kraftlite.sim.workloads.security import LIST, TWICE
 from kraftlite.sim.workloads.security_settings import ADMIN, vary
 from kraftlite.simhost.network import Exchange
 from tests.harness.violations import Cases, assert_found
@@ -287,24 +290,77 @@ def a_password_is_refused(cluster: WatchedCluster) -> None:
     cluster.do(cluster.client.call(Endpoint("n4", 9092), LOGIN, ask, 5_000))
 
 
+TOKEN = r.DelegationTokenRecord(
+    owner="User:dora",
+    requester="User:dora",
+    renewers=(),
+    issue_timestamp_ms=1,
+    max_timestamp_ms=5,
+    expiration_timestamp_ms=6,
+    token_id="a-token",
+)
+
+
 @CASES.breaks(LoginsDeserved, "lasts longer than its longest life")
 def a_token_for_ever(cluster: WatchedCluster) -> None:
-    cluster.write(
-        r.DelegationTokenRecord(
-            owner="User:dora",
-            requester="User:dora",
-            renewers=(),
-            issue_timestamp_ms=1,
-            max_timestamp_ms=5,
-            expiration_timestamp_ms=6,
-            token_id="a-token",
-        )
-    )
+    cluster.write(TOKEN)
 
 
 @CASES.breaks(LoginsDeserved, "and first has no SCRAM-SHA-256")
 def a_user_of_format_is_forgotten(cluster: WatchedCluster) -> None:
     settled(cluster, r.RemoveUserScramCredentialRecord(name="first", mechanism=1))
+
+
+def told(api: tuple[int, int], values: dict[str, Any], number: int = 1) -> bytes:
+    body = encode_response(*api, values)
+    return (response_head(number, len(body), True) + body)[4:]
+
+
+def of_door(kind: str, api: tuple[int, int], values: Mapping[str, Any]) -> DoorAsk:
+    key, version = api
+    return replace(produce(), kind=kind, api_key=key, version=version, body=encode_request(*api, values))
+
+
+@CASES.breaks(EntriesDescribed, r"with \[\]; there are .*AccessControlEntryRecord.*alice")
+def an_entry_that_nobody_is_told_of(cluster: WatchedCluster) -> None:
+    settled(cluster, entry())
+    asked = of_door(LIST, (29, 3), EVERYTHING)
+    nothing = {"throttle_time": 0, "error_code": 0, "error_message": "", "resources": []}
+    served(cluster, asked, response=told((29, 3), nothing))
+
+
+@CASES.breaks(EntriesDescribed, "answers .* with .*other.*other")
+def a_topic_that_is_named_twice_grows(cluster: WatchedCluster) -> None:
+    topic = {"name": TOPIC, "count": 3, "assignments": None}
+    asked = of_door(TWICE, (37, 3), {"topics": [topic, topic], "timeout": 1_000, "validate_only": False})
+    result = {"name": TOPIC, "error_code": 0, "error_message": None}
+    served(cluster, asked, response=told((37, 3), {"throttle_time": 0, "results": [result, result]}))
+
+
+def tokens_seen(cluster: WatchedCluster, api: tuple[int, int], asked: dict[str, Any], answer: dict[str, Any]) -> None:
+    """Broker 4 lets dora in, and a checker is told that it has answered her this."""
+    logged_in(cluster, "dora")
+    offset = settled(cluster)
+    ask = LoginAsk(client="c", connection=1, frames=(frame(api, 3, asked),))
+    exchange: Any = Exchange(NodeId(1_000), NodeId(4), LOGIN, ask, cluster.loop.create_future())
+    answers = (told(api, answer, 3),)
+    about = LoginAnswer(answers=answers, taken=((1, 1),), closed="", first=offset, last=offset)
+    cluster.checkers[0].on_served(exchange, about)
+
+
+@CASES.breaks(TokensDescribed, "dora asks for tokens of None, and hears of {}; there are .*a-token")
+def a_token_that_its_owner_is_not_told_of(cluster: WatchedCluster) -> None:
+    settled(cluster, replace(TOKEN, expiration_timestamp_ms=5))
+    tokens_seen(cluster, DESCRIBE, {"owners": None}, {"error_code": 0, "tokens": [], "throttle_time": 0})
+
+
+@CASES.breaks(TokensDescribed, "dora asks for a token of User:emil, and hears NONE")
+def a_token_for_somebody_else(cluster: WatchedCluster) -> None:
+    owner = {"owner_principal_type": USER, "owner_principal_name": "emil"}
+    answer = {"error_code": 0, "principal_type": USER, "principal_name": "emil", "token_requester_principal_type": USER,
+              "token_requester_principal_name": "dora", "issue_timestamp": 1, "expiry_timestamp": 2, "max_timestamp": 2,
+              "token_id": "t", "hmac": b"h", "throttle_time": 0}  # fmt: skip
+    tokens_seen(cluster, CREATE, {**owner, "renewers": [], "max_lifetime": -1}, answer)
 
 
 @pytest.mark.parametrize(("checker", "violate", "words"), CASES, ids=CASES.ids)
