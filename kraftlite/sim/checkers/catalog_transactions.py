@@ -17,6 +17,7 @@ from kraftlite.sim.checkers.i71_pending_offsets import PendingOffsetsKept
 from kraftlite.sim.checkers.i72_transaction_refusals import TransactionRefusals
 from kraftlite.sim.checkers.i73_transaction_timeouts import TransactionTimeouts
 from kraftlite.sim.checkers.transaction_ends import TransactionEnds
+from kraftlite.sim.checkers.transaction_listings import ListingsComplete
 from kraftlite.sim.checkers.transaction_log import TransactionWatch
 from kraftlite.sim.checkers.transaction_races import RaceWatch
 
@@ -32,6 +33,7 @@ TRANSACTIONS: Final[tuple[CheckerFactory, ...]] = (
     TransactionRefusals,
     TransactionEnds,
     TransactionTimeouts,
+    ListingsComplete,
     TransactionsSeen,
     SinkExact,
     RaceWatch,

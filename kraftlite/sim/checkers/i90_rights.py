@@ -30,7 +30,7 @@ NEEDS: Final[Mapping[str, tuple[tuple[Operation, ResourceType], ...]]] = {
     "revoke": ((Operation.ALTER, ResourceType.CLUSTER),),
     "limit": ((Operation.ALTER_CONFIGS, ResourceType.CLUSTER),),
 }
-"""By kind of request: what its client must be allowed, one of these. Source: SE-40."""
+"""By kind of request: what its client must be allowed, one of these; others are for `i90_removals`. Source: SE-40."""
 IMPLIED_BY: Final = {
     Operation.DESCRIBE: {Operation.READ, Operation.WRITE, Operation.DELETE, Operation.ALTER},
     Operation.DESCRIBE_CONFIGS: {Operation.ALTER_CONFIGS},
@@ -107,6 +107,8 @@ class RightsDecided(MetadataChecker):
         self.facts.watch_served(DOOR, self._served)
 
     def _arrived(self, exchange: AnyExchange) -> None:
+        if exchange.request.kind not in NEEDS:
+            return
         nodes = [it.node.node for it in self.facts.views.values() if it.node.node is not None]
         self._oldest[id(exchange)] = min(node.loader.image.offset for node in nodes)
 
@@ -132,6 +134,8 @@ class RightsDecided(MetadataChecker):
 
     def _served(self, exchange: AnyExchange, answer: DoorAnswer) -> None:
         ask: DoorAsk = exchange.request
+        if ask.kind not in NEEDS:
+            return
         where = f"node {exchange.target} answers {ask.kind} {ask.name} of {ask.principal} at {ask.host}, by offset {answer.first}"
         if "not loaded" in answer.closed:
             self.judged["too early"] += 1

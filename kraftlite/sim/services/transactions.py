@@ -15,7 +15,13 @@ from kraftlite.broker.handlers.coordinators import TRANSACTION, find_coordinator
 from kraftlite.broker.handlers.produce import ProduceCall, ProduceItem, produce
 from kraftlite.broker.handlers.producer_ids import init_producer_id
 from kraftlite.broker.handlers.transaction_offsets import TransactionOfOffsets, commit_in_transaction
-from kraftlite.broker.handlers.transactions import add_offsets, add_partitions, describe_transaction, end_transaction
+from kraftlite.broker.handlers.transactions import (
+    add_offsets,
+    add_partitions,
+    describe_transaction,
+    end_transaction,
+    list_transactions,
+)
 from kraftlite.coordinator.api import CommitRequest, OffsetToCommit
 from kraftlite.model.errors import ErrorCode
 from kraftlite.model.method import Method
@@ -97,6 +103,16 @@ class DescribeAsk:
     transactional_id: str
 
 
+@dataclass(frozen=True, slots=True)
+class ListAsk:
+    """`min_duration_ms` negative: whatever; the other filters where they are not empty."""
+
+    states: tuple[str, ...]
+    producer_ids: tuple[int, ...]
+    min_duration_ms: int
+    pattern: str | None
+
+
 FIND: Final = Method("Client", "FindTransactionCoordinator", FindAsk, Told)
 INIT: Final = Method("Client", "InitProducerId", InitAsk, Told)
 ADD: Final = Method("Client", "AddPartitionsToTxn", AddAsk, Told)
@@ -105,6 +121,7 @@ END: Final = Method("Client", "EndTxn", EndAsk, Told)
 PRODUCE: Final = Method("Client", "TransactionalProduce", TransactionalProduceAsk, Told)
 COMMIT: Final = Method("Client", "TxnOffsetCommit", TransactionalCommitAsk, Told)
 DESCRIBE: Final = Method("Client", "DescribeTransactions", DescribeAsk, Told)
+LIST: Final = Method("Client", "ListTransactions", ListAsk, Told)
 
 
 def routes(node: Node) -> Handlers:
@@ -120,6 +137,7 @@ def routes(node: Node) -> Handlers:
             route(PRODUCE, service.produce),
             route(COMMIT, service.commit),
             route(DESCRIBE, service.describe),
+            route(LIST, service.listed),
         )
     )
 
@@ -200,3 +218,15 @@ class _Transactions:
             return describe_transaction(self._ctx, ask.transactional_id)
 
         return await told(work)
+
+    async def listed(self, ask: ListAsk) -> Told:
+        """The result is a `TransactionListing`."""
+        return await told(
+            lambda: list_transactions(
+                self._ctx,
+                states=ask.states,
+                producer_ids=ask.producer_ids,
+                min_duration_ms=ask.min_duration_ms,
+                pattern=ask.pattern,
+            )
+        )

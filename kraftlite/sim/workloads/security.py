@@ -104,6 +104,8 @@ class DoorClient(SimClient):
             "grant": (30, 3),
             "revoke": (31, 3),
             "limit": (49, 1),
+            "delete": (20, 6),
+            "grow": (37, 3),
         }[kind]
         version = usual if version is None else version
         ask = DoorAsk(

@@ -26,11 +26,13 @@ from kraftlite.sim.workloads import (
     moves,
     mutations,
     racks,
+    removals,
     security,
     sessions,
     sink,
     stranger,
     throttles,
+    transaction_listing,
     transactions,
     waiting,
 )
@@ -53,10 +55,10 @@ THEMED: Final[Mapping[str, tuple[Visit, ...]]] = {
     ADMIN: (admin.visit, moves.visit, throttles.visit, callers.visit),
     DIRECTORIES: (directories.visit, cordons.visit),
     LOGS: (logs.visit, sessions.visit, racks.visit, deletions.visit, waiting.visit),
-    TRANSACTIONS: (transactions.visit, latest.visit),
+    TRANSACTIONS: (transactions.visit, latest.visit, transaction_listing.visit),
     SINK: (sink.visit,),
     MEMBERSHIP: (membership.visit, brokers.visit, listeners.visit),
-    SECURITY: (security.visit, logins.visit, mutations.visit),
+    SECURITY: (security.visit, logins.visit, mutations.visit, removals.visit),
 }
 """By theme: what the runs of that theme have, and no others."""
 
