@@ -48,7 +48,8 @@ class ListingsComplete(Checker):
     def on_arrival(self, exchange: AnyExchange) -> None:
         self._arrivals.on_arrival(exchange)
 
-    def on_served(self, exchange: AnyExchange, response: Told) -> None:
+    def on_served(self, exchange: AnyExchange, response: object) -> None:
+        assert isinstance(response, Told)
         ask: ListAsk = exchange.request
         arrival = self._arrivals.of(exchange)
         self._arrivals.forget(exchange)

@@ -15,6 +15,7 @@ from kraftlite.sim.workloads import (
     cordons,
     deletions,
     directories,
+    group_passing,
     groups,
     latest,
     levels,
@@ -51,7 +52,7 @@ Visit = Callable[["SimCluster", History, Sequence[TopicPartition]], Iterable[Vis
 IN_ALL: Final[tuple[Visit, ...]] = (stranger.visit, minimum.visit, levels.visit)
 """In every theme that they name; the seed decides whether they come."""
 THEMED: Final[Mapping[str, tuple[Visit, ...]]] = {
-    GROUPS: (groups.visit,),
+    GROUPS: (groups.visit, group_passing.visit),
     ADMIN: (admin.visit, moves.visit, throttles.visit, callers.visit),
     DIRECTORIES: (directories.visit, cordons.visit),
     LOGS: (logs.visit, sessions.visit, racks.visit, deletions.visit, waiting.visit),
