@@ -30,7 +30,7 @@ NAME: Final = "passing"
 SESSION_MS: Final = 2_500
 REBALANCE_MS: Final = 1_000
 """So much less that the coordinator misses a sync before a heartbeat."""
-STAYS_US: Final = (200_000, 1_000_000, 3_000_000)
+STAYS_US: Final = (400_000, 1_000_000, 2_500_000)
 AWAY_US: Final = (1, 100_000, 1_500_000)
 
 
@@ -64,9 +64,12 @@ class Passing(SimClient):
         )
         kinds: tuple[type[SimMember], ...] = (ConsumerMember, ClassicMember, SilentMember)
         members = [kind(self.cluster, NUMBER + 1 + index, self.history, group, None) for index, kind in enumerate(kinds)]
+        member = members[0]
         while not self.stopping:
-            await self._live(rng.choice((members[0], *members)))
-            if rng.randrange(2):
+            consumed = member is members[0]
+            member = rng.choice((members[0], *members) if not consumed or rng.randrange(2) else members[1:])
+            await self._live(member)
+            if rng.randrange(3) == 0:
                 await members[0].ask(DELETE, DeleteAsk(NAME), 1_000)
             await self.pause(rng.choice(AWAY_US))
         await asyncio.gather(*(late for member in members for late in member._extra))
