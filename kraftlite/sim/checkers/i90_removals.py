@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import dataclass
 from typing import ClassVar, Final
 
 from kraftlite.metadata import records as r
@@ -24,6 +25,14 @@ Mark = tuple[str, str]
 """Kind and topic."""
 
 
+@dataclass(slots=True)
+class _Asked:
+    """A request under way: the oldest image that any node had when it came first, and how many copies of it are not answered."""
+
+    oldest: int
+    copies: int = 0
+
+
 class RemovalsDecided(MetadataChecker):
     """A topic is deleted for those who may delete it and see it, or may delete any; who may only see it is told of one that is
     not there. Whoever names an id needs DELETE alone, and hears the name only if they may see it. Partitions are added for
@@ -34,8 +43,7 @@ class RemovalsDecided(MetadataChecker):
     def __init__(self, world: World) -> None:
         super().__init__(world)
         self._rules = Rules(world.cluster.shape.config)
-        self._oldest: dict[AnyExchange, int] = {}
-        """The oldest image that any node had when it came."""
+        self._asked: dict[AnyExchange, _Asked] = {}
         self._may: Counter[Mark] = Counter()
         """Requests that were not refused, or not yet."""
         self._denied: dict[Mark, str] = {}
@@ -47,20 +55,26 @@ class RemovalsDecided(MetadataChecker):
         ask: DoorAsk = exchange.request
         if ask.kind in KINDS:
             nodes = [it.node.node for it in self.facts.views.values() if it.node.node is not None]
-            self._oldest[exchange] = min(node.loader.image.offset for node in nodes)
+            asked = self._asked.setdefault(exchange, _Asked(min(node.loader.image.offset for node in nodes)))
+            asked.copies += 1
             self._may[ask.kind, ask.name] += 1
 
     def _on_served(self, exchange: AnyExchange, answer: DoorAnswer) -> None:
         ask: DoorAsk = exchange.request
-        oldest = self._oldest.pop(exchange, answer.first)
-        if ask.kind not in KINDS or not answer.response:
+        asked = self._asked.get(exchange)
+        if asked is None:
+            return
+        asked.copies -= 1
+        if not asked.copies:
+            del self._asked[exchange]
+        if not answer.response:
             return
         code, told = _result(ask, answer)
         if code in UNDECIDED:
             return
-        history, first = self.facts.history, min(oldest, answer.first)
+        history, first = self.facts.history, min(asked.oldest, answer.first)
         states = [history.visible(first), *history.between(first, self.facts.committed_end - 1)]
-        found = {(self._allows(it, ask, told), self._sees(it, ask)) for it in states}
+        found = {(self._allows(it, ask), self._sees(it, ask)) for it in states}
         where = f"node {exchange.target} answers {ask.kind} {ask.name} of {ask.principal} at {ask.host}: {code}"
         if code == REFUSED:
             mark = ask.kind, ask.name
@@ -77,7 +91,7 @@ class RemovalsDecided(MetadataChecker):
             self.fail(f"{where}; the entries say that nothing of it may be told")
         self.judged[f"{ask.kind} {code}"] += 1
 
-    def _allows(self, state: MetadataState, ask: DoorAsk, told: str | None) -> bool:
+    def _allows(self, state: MetadataState, ask: DoorAsk) -> bool:
         if ask.kind == GROW:
             return self._may_do(state, ask, Operation.ALTER)
         if self._may_do(state, ask, Operation.DELETE, on_cluster=True):
