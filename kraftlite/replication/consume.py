@@ -76,6 +76,9 @@ class FetchWait:
             partition.waiters.pop(self, None)
         self._watched.clear()
 
+    def done(self) -> bool:
+        return self._due < 0
+
     def cancel(self) -> None:
         """Stop waiting: the fetch is answered, or nobody wants the answer any more."""
         self._forget()

@@ -165,6 +165,9 @@ class FakeWait:
         if self._waiter is not None and not self._waiter.done():
             self._waiter.set_result(None)
 
+    def done(self) -> bool:
+        return self._waiter is None
+
     def cancel(self) -> None:
         self._timer.cancel()
         if self._waiter is not None:
