@@ -19,7 +19,7 @@ from kraftlite.simhost.host import SimHost
 from kraftlite.simhost.network import AnyExchange
 
 JUDGED_WITHIN_US: Final = 20_000
-"""What takes longer may tell of ids that came and went meanwhile, or of a clock that was set and set back."""
+"""A list that takes longer may tell of ids that came and went meanwhile, or of a clock that was set and set back."""
 
 
 @dataclass(frozen=True, slots=True)
