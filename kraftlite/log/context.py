@@ -75,9 +75,6 @@ class OpenLog:
     """The promise that the log must keep; without one, the log ends where the damage begins."""
     producer_batches: int = PRODUCER_BATCHES
 
-    def draw_jitter(self) -> int:
-        return draw_jitter(self.config, self.entropy)
-
 
 def draw_jitter(config: LogConfig, entropy: Entropy | None) -> int:
     """A new segment rolls so many milliseconds early: thousands must not roll at once."""

@@ -56,9 +56,6 @@ class Guards:
     def __init__(self) -> None:
         self.by_producer: dict[int, Guard] = {}
 
-    def __len__(self) -> int:
-        return len(self.by_producer)
-
     def begin(self, header: BatchHeader, leader_epoch: int, wall_ms: int, *, adds: bool) -> Guard:
         """The guard for a batch of this producer and epoch, made when it is not there. A newer epoch takes the place of an older
         one's guard; an older one is refused with INVALID_PRODUCER_EPOCH."""

@@ -135,10 +135,6 @@ class MetadataLoader:
         """The quorum's leader, as publishers were told last."""
         return self._leader.leader_id
 
-    @property
-    def caught_up(self) -> bool:
-        return not self._catching_up
-
     # --- RaftListener -------------------------------------------------------------------------------------------------
 
     def holds_back(self) -> bool:

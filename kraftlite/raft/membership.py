@@ -102,10 +102,6 @@ class Membership:
         return self._voters.latest_offset
 
     @property
-    def version_offset(self) -> int | None:
-        return self._versions.latest_offset
-
-    @property
     def ignores_configured(self) -> bool:
         """Return whether controller.quorum.voters is set and has no effect any more (DQ-09)."""
         return len(self._configured) > 0 and len(self._voters) > 0

@@ -126,7 +126,7 @@ class Description:
 @dataclass(eq=False, slots=True, kw_only=True)
 class TenantWrite:
     """One record of a tenant of topics that come and go. `topic_id` None: it was sent to the topic's name. `error` None: it is at
-    `offset`; UNANSWERED when nobody knows."""
+    `offset`; UNANSWERED when nobody knows. `keyed`: it has a key, without which a compacted topic takes none."""
 
     tp: TopicPartition
     topic_id: UUID | None
@@ -135,6 +135,7 @@ class TenantWrite:
     returned_us: int | None = None
     error: str | None = None
     offset: int = -1
+    keyed: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

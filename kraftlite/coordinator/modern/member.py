@@ -144,7 +144,3 @@ def overlaps(parts: Parts, other: Parts) -> bool:
 
 def united(parts: Parts, other: Parts) -> Parts:
     return parts_of((*parts.items(), *other.items()))
-
-
-def count(parts: Parts) -> int:
-    return sum(len(indexes) for indexes in parts.values())

@@ -7,6 +7,7 @@ from typing import Final
 from kraftlite.sim.checkers.base import CheckerFactory
 from kraftlite.sim.checkers.described_rights import EntriesDescribed, TokensDescribed
 from kraftlite.sim.checkers.facts import MetadataWatch
+from kraftlite.sim.checkers.i90_removals import RemovalsDecided
 from kraftlite.sim.checkers.i90_rights import RightsDecided, RightsInForce
 from kraftlite.sim.checkers.i92_mutations import MutationsBounded
 from kraftlite.sim.checkers.i92_quotas import QuotasKept
@@ -16,6 +17,7 @@ SECURITY: Final[tuple[CheckerFactory, ...]] = (
     MetadataWatch,
     RightsDecided,
     RightsInForce,
+    RemovalsDecided,
     QuotasKept,
     MutationsBounded,
     SessionsEnd,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import ClassVar
+from typing import ClassVar, Final
 from uuid import UUID
 
 from kraftlite.log.log import Log
@@ -20,11 +20,13 @@ from kraftlite.sim.workloads.admin_topics import NAMES
 from kraftlite.simhost.host import SimHost
 
 Writes = Mapping[str, TenantWrite]
+REFUSED: Final = "INVALID_RECORD"
 
 
 class RebornTopics(MetadataChecker):
     """The records that the tenant (`workloads/admin`) was given, and those that are in the logs at the end, may all belong to one
-    incarnation of the topic: they were sent to its id or to its name, and their writing did not end before it was created."""
+    incarnation of the topic: they were sent to its id or to its name, and their writing did not end before it was created. A
+    record that was refused is none of them; only one without a key is refused as INVALID_RECORD."""
 
     numbers: ClassVar[tuple[int, ...]] = (54,)
 
@@ -40,6 +42,9 @@ class RebornTopics(MetadataChecker):
     def at_end(self) -> None:
         history = self.world.history
         writes = {it.value: it for it in history.tenant_writes}
+        for it in history.tenant_writes:
+            if it.error == REFUSED and it.keyed:
+                self.fail(f"{it.value} has a key, and {it.tp} took it for no record")
         for read in history.tenant_reads:
             values = [value for _, value in read.records]
             if not any(self._may_have(it, read.tp, values, writes) for it in self._incarnations(read.tp, read.topic_id)):
@@ -70,6 +75,8 @@ class RebornTopics(MetadataChecker):
         for value in values:
             it = writes.get(value)
             if it is None or it.tp != tp or it.topic_id not in (None, topic_id):
+                return False
+            if it.error == REFUSED:
                 return False
             if it.returned_us is not None and it.error != UNANSWERED and it.returned_us < created:
                 return False

@@ -35,7 +35,7 @@ NEEDS: Final[Mapping[str, tuple[tuple[Operation, ResourceType], ...]]] = {
     GROW: ((Operation.ALTER, ResourceType.TOPIC),),
     TRANSACT: ((Operation.WRITE, ResourceType.TOPIC),),
 }
-"""By kind of request: what its client must be allowed, one of these. Source: SE-40."""
+"""By kind of request: what its client must be allowed, one of these; others are for `i90_removals`. Source: SE-40."""
 AT_ITS_BROKER: Final = frozenset({"produce", TRANSACT, LIST})
 """The kinds of request that are decided where they come."""
 IMPLIED_BY: Final = {
@@ -119,6 +119,8 @@ class RightsDecided(MetadataChecker):
         self.facts.watch_served(DOOR, self._served)
 
     def _arrived(self, exchange: AnyExchange) -> None:
+        if exchange.request.kind not in NEEDS:
+            return
         nodes = [it.node.node for it in self.facts.views.values() if it.node.node is not None]
         self._oldest[id(exchange)] = min(node.loader.image.offset for node in nodes)
 

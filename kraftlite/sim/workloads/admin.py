@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import random
 from collections.abc import Coroutine, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final
 from uuid import UUID
@@ -45,6 +46,8 @@ if TYPE_CHECKING:
 NUMBER: Final = 120
 """Behind the numbers of all other clients; the tenant has the next one."""
 MOST_IN_FLIGHT: Final = 4
+KEYLESS_ONE_IN: Final = 6
+"""So many records of the tenant, one of which has no key."""
 MOST_BLOCKS: Final = 2_500
 """Producer ids that are asked for in one go: blocks have 1000 (CM-55)."""
 
@@ -253,6 +256,7 @@ class SimTenant(SimClient):
         super().__init__(cluster, NUMBER + 1, "tenant", history)
         self._ids: list[tuple[TopicPartition, UUID]] = []
         self._made = 0
+        self._keys = random.Random(f"tenant/keys/{cluster.seed}")
 
     async def run(self, mean_gap_us: int) -> None:
         rng = self.rng
@@ -284,9 +288,10 @@ class SimTenant(SimClient):
 
     async def _write(self, tp: TopicPartition, topic_id: UUID | None, leader: NodeId) -> None:
         self._made += 1
-        it = TenantWrite(tp=tp, topic_id=topic_id, value=f"tenant/{self._made}", invoked_us=self.now_us())
+        keyed, now_us = self._keys.randrange(KEYLESS_ONE_IN) > 0, self.now_us()
+        it = TenantWrite(tp=tp, topic_id=topic_id, value=f"tenant/{self._made}", invoked_us=now_us, keyed=keyed)
         self.history.tenant_writes.append(it)
-        batch = build_batch([Record(key=b"k", value=it.value.encode())], timestamp_ms=self.cluster.wall_ms())
+        batch = build_batch([Record(key=b"k" if keyed else None, value=it.value.encode())], timestamp_ms=self.cluster.wall_ms())
         try:
             result = await self.call(leader, TENANT_PRODUCE, TenantAsk(tp, topic_id, bytes(batch)))
         except TransportError:

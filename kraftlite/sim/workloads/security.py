@@ -115,6 +115,8 @@ class DoorClient(SimClient):
             GROW: (37, 3),
             TWICE: (37, 3),
             TRANSACT: (api_keys.PRODUCE, 9),
+            "delete topics": (20, 6),
+            "grow topics": (37, 3),
         }[kind]
         version = usual if version is None else version
         ask = DoorAsk(

@@ -15,6 +15,7 @@ from kraftlite.sim.workloads import (
     cordons,
     deletions,
     directories,
+    group_passing,
     groups,
     latest,
     levels,
@@ -27,6 +28,7 @@ from kraftlite.sim.workloads import (
     mutations,
     questions,
     racks,
+    removals,
     rights_asked,
     security,
     sessions,
@@ -53,14 +55,21 @@ Visit = Callable[["SimCluster", History, Sequence[TopicPartition]], Iterable[Vis
 IN_ALL: Final[tuple[Visit, ...]] = (stranger.visit, minimum.visit, levels.visit)
 """In every theme that they name; the seed decides whether they come."""
 THEMED: Final[Mapping[str, tuple[Visit, ...]]] = {
-    GROUPS: (groups.visit,),
+    GROUPS: (groups.visit, group_passing.visit),
     ADMIN: (admin.visit, moves.visit, throttles.visit, callers.visit, questions.visit),
     DIRECTORIES: (directories.visit, cordons.visit),
     LOGS: (logs.visit, sessions.visit, racks.visit, deletions.visit, waiting.visit),
     TRANSACTIONS: (transactions.visit, latest.visit, transaction_listing.visit),
     SINK: (sink.visit,),
     MEMBERSHIP: (membership.visit, brokers.visit, listeners.visit),
-    SECURITY: (security.visit, logins.visit, mutations.visit, rights_asked.visit, tokens_asked.visit),
+    SECURITY: (
+        security.visit,
+        logins.visit,
+        mutations.visit,
+        rights_asked.visit,
+        tokens_asked.visit,
+        removals.visit,
+    ),
 }
 """By theme: what the runs of that theme have, and no others."""
 

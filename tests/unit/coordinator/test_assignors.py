@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kraftlite.coordinator.modern.assignors import Subscriber, Subscribers, range_, uniform
-from kraftlite.coordinator.modern.member import Parts, count
+from kraftlite.coordinator.modern.member import Parts
 
 T, U, V = (UUID(int=number) for number in (1, 2, 3))
 Assignment = dict[str, Parts]
@@ -17,6 +17,10 @@ Assignment = dict[str, Parts]
 
 def group(topics: Mapping[str, tuple[UUID, ...]], previous: Mapping[str, Parts] | None = None) -> Subscribers:
     return {member: Subscriber(topics[member], (previous or {}).get(member, {})) for member in topics}
+
+
+def count(parts: Parts) -> int:
+    return sum(map(len, parts.values()))
 
 
 def kept(before: Assignment, after: Assignment) -> int:

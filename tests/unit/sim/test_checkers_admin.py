@@ -181,6 +181,35 @@ def a_record_of_the_former_topic(cluster: WatchedCluster) -> None:
     cluster.at_end()
 
 
+def tenant_write(cluster: WatchedCluster, *, keyed: bool) -> TopicPartition:
+    """A record that is refused as none."""
+    cluster.create_topic("z1")
+    tp = TopicPartition("z1", 0)
+    refused = TenantWrite(tp=tp, topic_id=None, value="tenant/1", invoked_us=1, error="INVALID_RECORD", keyed=keyed)
+    cluster.world.history.tenant_writes.append(refused)
+    return tp
+
+
+@CASES.breaks(RebornTopics, "tenant/1 has a key, and z1-0 took it for no record")
+def a_record_with_a_key_is_refused(cluster: WatchedCluster) -> None:
+    tenant_write(cluster, keyed=True)
+    cluster.at_end()
+
+
+@CASES.breaks(RebornTopics, r"has \['tenant/1'\]: tenant/1 went to the name")
+def a_record_that_was_refused_is_read(cluster: WatchedCluster) -> None:
+    read = TenantRead(
+        tp=tenant_write(cluster, keyed=False),
+        topic_id=None,
+        broker=BROKER,
+        invoked_us=1,
+        returned_us=2,
+        records=((0, "tenant/1"),),
+    )
+    cluster.world.history.tenant_reads.append(read)
+    cluster.at_end()
+
+
 def reports(cluster: WatchedCluster) -> SelfReports:
     return next(it for it in cluster.checkers if isinstance(it, SelfReports))
 

@@ -33,6 +33,7 @@ from kraftlite.sim.checkers.base import CheckerFactory
 from kraftlite.sim.checkers.catalog_security import SECURITY
 from kraftlite.sim.checkers.described_rights import EntriesDescribed, TokensDescribed
 from kraftlite.sim.checkers.facts import MetadataWatch
+from kraftlite.sim.checkers.i90_removals import RemovalsDecided
 from kraftlite.sim.checkers.i90_rights import RightsDecided, RightsInForce, Rules
 from kraftlite.sim.checkers.i92_mutations import MutationsBounded
 from kraftlite.sim.checkers.i92_quotas import Limit, QuotasKept, limit_of
@@ -42,8 +43,9 @@ from kraftlite.sim.services.doors import DOOR, DoorAnswer, DoorAsk, error_codes
 from kraftlite.sim.services.logins import LASTS_MS, LOGIN, PASSWORDS, PLAIN, LoginAnswer, LoginAsk
 from kraftlite.sim.themes import SECURITY as THEME
 from kraftlite.sim.workloads.logins import AUTHENTICATE, CREATE, DESCRIBE, HANDSHAKE, METADATA, frame
+from kraftlite.sim.workloads.removals import DELETE, GROW
 from kraftlite.sim.workloads.rights_asked import EVERYTHING
-from kraftlite.sim.workloads.security import LIST, TWICE
+from kraftlite.sim.workloads.security import LIST, TWICE, body_of
 from kraftlite.sim.workloads.security_settings import ADMIN, vary
 from kraftlite.simhost.network import Exchange
 from tests.harness.violations import Cases, assert_found
@@ -174,6 +176,92 @@ def a_denied_record_is_in_a_log(cluster: WatchedCluster) -> None:
     (checker,) = [it for it in cluster.checkers if isinstance(it, RightsDecided)]
     checker._denied["alice-2"] = "here"
     checker._allowed.clear()
+    cluster.at_end()
+
+
+DAVE = Principal(USER, "dave")
+
+
+def removal(kind: str = DELETE, topic_id: UUID | None = None) -> DoorAsk:
+    """A request of dave for the topic gone-a."""
+    topic: dict[str, Any] = {"name": None if topic_id else "gone-a", "topic_id": topic_id}
+    if kind == GROW:
+        topic = {"name": "gone-a", "count": 2, "assignments": None}
+    more = {"validate_only": False} if kind == GROW else {}
+    api_key, version = (37, 3) if kind == GROW else (20, 6)
+    body = body_of(api_key, version, {"topics": [topic], "timeout": 2_000, **more})
+    about = {"principal": DAVE, "kind": kind, "name": "gone-a", "token": "dave-1", "body": body}
+    return replace(produce(), connection="dave", api_key=api_key, version=version, **about)
+
+
+def of_dave(number: int, operation: Operation, permission: Permission = Permission.ALLOW) -> r.AccessControlEntryRecord:
+    return entry(number, permission, resource_name="gone-a", principal="User:dave", operation=operation)
+
+
+def removed(cluster: WatchedCluster, ask: DoorAsk, error: ErrorCode, name: str | None = "gone-a") -> None:
+    """A checker is told that broker 4 has answered so."""
+    one: dict[str, Any] = {"name": name, "error_code": error, "error_message": None}
+    about: dict[str, Any] = {"results": [one]}
+    if ask.kind == DELETE:
+        about = {"responses": [{**one, "topic_id": UUID(int=0)}]}
+    told = encode_response(ask.api_key, ask.version, {"throttle_time": 0, **about})
+    response = (response_head(1, len(told), True) + told)[4:]
+    offset = settled(cluster)
+    exchange: Any = Exchange(NodeId(1_000), NodeId(4), DOOR, ask, cluster.loop.create_future())
+    answer = DoorAnswer(response=response, closed="", first=offset, last=offset, taken_ms=0, muted_ms=0)
+    cluster.checkers[0].on_arrival(exchange)
+    cluster.checkers[0].on_served(exchange, answer)
+
+
+@CASES.breaks(RemovalsDecided, "NONE; the entries say that it is denied")
+def a_topic_is_deleted_for_who_may_only_delete_it_unseen(cluster: WatchedCluster) -> None:
+    settled(cluster, of_dave(1, Operation.DELETE), of_dave(2, Operation.DESCRIBE, Permission.DENY))
+    removed(cluster, removal(topic_id=UUID(int=7)), ErrorCode.NONE)
+    removed(cluster, removal(), ErrorCode.NONE)
+
+
+@CASES.breaks(RemovalsDecided, "INVALID_PARTITIONS; the entries say that it is denied")
+def a_stranger_hears_how_many_partitions_there_are(cluster: WatchedCluster) -> None:
+    removed(cluster, removal(GROW), ErrorCode.INVALID_PARTITIONS)
+
+
+@CASES.breaks(RemovalsDecided, "TOPIC_AUTHORIZATION_FAILED; the entries say that it is allowed")
+def who_may_delete_is_refused(cluster: WatchedCluster) -> None:
+    settled(cluster, of_dave(1, Operation.DELETE))
+    removed(cluster, removal(), ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+
+
+@CASES.breaks(RemovalsDecided, "its name is none of their business")
+def a_refusal_tells_the_name(cluster: WatchedCluster) -> None:
+    removed(cluster, removal(topic_id=UUID(int=7)), ErrorCode.TOPIC_AUTHORIZATION_FAILED, name=None)
+    removed(cluster, removal(topic_id=UUID(int=7)), ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+
+
+@CASES.breaks(RemovalsDecided, "nothing of it may be told")
+def a_stranger_hears_that_there_is_no_topic(cluster: WatchedCluster) -> None:
+    removed(cluster, removal(), ErrorCode.REQUEST_TIMED_OUT)
+    removed(cluster, removal(), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+
+
+@CASES.breaks(RemovalsDecided, "carries out what was denied: node 4 answers delete topics gone-a")
+def a_denied_topic_is_deleted(cluster: WatchedCluster) -> None:
+    cluster.create_topic("gone-a", 1)
+    removed(cluster, removal(), ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+    (topic_id,) = [it.topic_id for it in cluster.controller().state.replication.topics.values() if it.name == "gone-a"]
+    cluster.write(r.RemoveTopicRecord(topic_id=topic_id))
+
+
+def test_rights_on_removals_are_those_of_the_door(cluster: WatchedCluster) -> None:
+    cluster.create_topic("gone-a", 1)
+    asks = (removal(), removal(GROW), removal(topic_id=UUID(int=7)))
+    settled(cluster)
+    assert [error_codes(it, knock(cluster, it))[-1] for it in asks] == [
+        "TOPIC_AUTHORIZATION_FAILED",
+        "TOPIC_AUTHORIZATION_FAILED",
+        "UNKNOWN_TOPIC_ID",
+    ]
+    settled(cluster, of_dave(1, Operation.ALL))
+    assert [error_codes(it, knock(cluster, it))[-1] for it in (removal(GROW), removal())] == ["NONE", "NONE"]
     cluster.at_end()
 
 
