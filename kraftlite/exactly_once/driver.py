@@ -37,8 +37,8 @@ class KafkaCluster:
     """Kept by whoever decides about several batches of one query."""
 
     def decisions_end(self) -> int:
-        """Where the decisions end: what is decided from now on is there, or behind it. The topic is made, if nobody knows it: a
-        broker that is behind does not know all topics."""
+        """The offset at which the decisions end: what is decided from now on is there, or behind it. The topic is made, if it is
+        not known: a broker that is behind does not know all topics."""
         if self.topic not in self.client.describe([self.topic]):
             ensure_state_topic(self.client, self.topic)
         tp = TopicPartition(self.topic, DECISIONS_PARTITION)

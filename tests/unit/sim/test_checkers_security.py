@@ -9,7 +9,6 @@ from uuid import UUID
 
 import pytest
 
-from kraftlite.log.batch import Record, build_batch
 from kraftlite.metadata import records as r
 from kraftlite.model.acls import CLUSTER_NAME, Operation, PatternType, Permission, ResourceType
 from kraftlite.model.errors import ErrorCode
@@ -24,10 +23,8 @@ from kraftlite.model.messages.controller import (
 from kraftlite.model.messages.methods import CREATE_TOPICS
 from kraftlite.model.messages.security import QuotaEntityPart
 from kraftlite.model.principal import USER, Principal
-from kraftlite.model.topic_partition import TopicPartition
 from kraftlite.protocol.kio_codec import encode_request, encode_response
 from kraftlite.protocol.primitives import response_head
-from kraftlite.protocol.record_requests import encode_produce
 from kraftlite.security.authorizer import Decision, Reason
 from kraftlite.sim.checkers.base import CheckerFactory
 from kraftlite.sim.checkers.catalog_security import SECURITY
@@ -48,79 +45,13 @@ from kraftlite.sim.workloads.rights_asked import EVERYTHING
 from kraftlite.sim.workloads.security import LIST, TWICE, body_of
 from kraftlite.sim.workloads.security_settings import ADMIN, vary
 from kraftlite.simhost.network import Exchange
+from tests.harness.doors import TOPIC, authorizer, entry, knock, produce, served, settled
 from tests.harness.violations import Cases, assert_found
 from tests.harness.watched_cluster import SMALL, WatchedCluster
 
 CASES: Cases[WatchedCluster] = Cases()
-ALICE = Principal(USER, "alice")
 CLOSED = vary(SMALL, seed=1)
 SHAPE = replace(CLOSED, config={**CLOSED.config, "allow.everyone.if.no.acl.found": "false"})
-TOPIC = "other"
-
-
-def produce(token: str = "alice-1", principal: Principal = ALICE, size: int = 0) -> DoorAsk:
-    batch = bytes(build_batch([Record(None, token.encode().ljust(size, b"."))], timestamp_ms=1))
-    body = b"".join(encode_produce({TopicPartition(TOPIC, 0): batch}, acks=1, timeout_ms=1_000))
-    return DoorAsk(
-        connection=str(principal),
-        principal=principal,
-        host="10.0.0.1",
-        client_id="c-0",
-        kind="produce",
-        name=TOPIC,
-        token=token,
-        api_key=0,
-        version=9,
-        body=body,
-    )
-
-
-def entry(number: int = 1, permission: Permission = Permission.ALLOW, **fields: Any) -> r.AccessControlEntryRecord:
-    about: dict[str, Any] = {
-        "id": UUID(int=number),
-        "resource_type": ResourceType.TOPIC,
-        "resource_name": TOPIC,
-        "pattern_type": PatternType.LITERAL,
-        "principal": "User:alice",
-        "host": "*",
-        "operation": Operation.WRITE,
-        "permission_type": permission,
-    }
-    return r.AccessControlEntryRecord(**{**about, **fields})
-
-
-def knock(cluster: WatchedCluster, ask: DoorAsk) -> DoorAnswer:
-    answer = cluster.do(cluster.client.call(Endpoint("n4", 9092), DOOR, ask, 5_000))
-    assert isinstance(answer, DoorAnswer)
-    return answer
-
-
-def authorizer(cluster: WatchedCluster) -> Any:
-    node = cluster.node(4).node
-    assert node is not None and node.gate is not None
-    return node.gate.authorizer
-
-
-def settled(cluster: WatchedCluster, *records: Any) -> int:
-    """Commit records, and let broker 4 have them; returns the offset of its image."""
-    cluster.write(*records)
-    end = cluster.core(cluster.leader_id()).log_end_offset
-
-    def offset() -> int:
-        node = cluster.node(4).node
-        assert node is not None
-        return node.loader.image.offset
-
-    cluster.until(lambda: offset() >= end - 1)
-    return offset()
-
-
-def served(cluster: WatchedCluster, ask: DoorAsk, **fields: Any) -> None:
-    """A checker is told that broker 4 has answered this."""
-    offset = settled(cluster)
-    about: dict[str, Any] = {"response": b"", "closed": "", "first": offset, "last": offset, "taken_ms": 0, "muted_ms": 0}
-    exchange: Any = Exchange(NodeId(1_000), NodeId(4), DOOR, ask, cluster.loop.create_future())
-    cluster.checkers[0].on_served(exchange, DoorAnswer(**{**about, **fields}))
 
 
 @CASES.breaks(RightsDecided, "and entries too many: .*, missing: .*alice")
