@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 STEP_US: Final = 15_000
 """Each step of a controller takes so long until the last of these faults has struck."""
+PATIENCE_MS: Final = 20_000
+"""After that none strikes any more: many voters with short elections may be too slow to elect anybody, and brokers give up."""
 
 
 def kill_amid_bootstrap(injector: Injector, plan: FaultPlan) -> None:
@@ -49,7 +51,13 @@ def kill_amid_bootstrap(injector: Injector, plan: FaultPlan) -> None:
 
         injector.at(fault.amount, die)
 
+    def let_go() -> None:
+        if injector.amid_bootstrap:
+            injector.amid_bootstrap.clear()
+            slow_down(0)
+
     slow_down(STEP_US)
+    injector.at(PATIENCE_MS, let_go)
     cluster.on_event.append(on_event)
 
 
