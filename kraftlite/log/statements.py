@@ -12,7 +12,7 @@ Not a file of Kafka's; Kafka leaves it alone. See docs/adr/0007-replicas-that-lo
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Final, NamedTuple
 from uuid import UUID
 
@@ -64,6 +64,9 @@ class Statements:
 
     def get(self, key: LogKey) -> Statement | None:
         return self._entries.get(key)
+
+    def items(self) -> Iterable[tuple[LogKey, Statement]]:
+        return self._entries.items()
 
     def load(self) -> str | None:
         """Read it; why it cannot be used, if it is there and cannot. Raises OSError."""

@@ -38,12 +38,13 @@ class TransactionsListed(Checker):
             self._known.setdefault(exchange, self._in_memory(exchange.target))
 
     def on_served(self, exchange: AnyExchange, response: object) -> None:
-        assert isinstance(response, Told)
         if exchange.method is MARK:
+            assert isinstance(response, Told)
             self._marked(exchange, exchange.request, response.error)
             return
         before = self._known.pop(exchange, None)
         if before is not None:
+            assert isinstance(response, Told)
             self._listed(exchange, response, before)
 
     def _in_memory(self, node_id: NodeId) -> dict[str, Transaction]:
