@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import itertools
-from bisect import bisect_right
+from bisect import bisect_right, insort
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import ClassVar, Final
 
-from kraftlite.log.batch import parse_header
+from kraftlite.log.batch import iter_records, parse_header
+from kraftlite.log.control import ControlType, control_type
 from kraftlite.log.log import Log
 from kraftlite.model.ids import NodeId
 from kraftlite.model.topic_partition import TopicIdPartition, TopicPartition
@@ -33,29 +34,65 @@ _THROTTLE: Final = "log.cleaner.io.max.bytes.per.second"
 
 @dataclass(slots=True)
 class Content:
-    """The records of a partition. `committed`: by offset, up to `end`; `by_key`: the offsets of each key, in order."""
+    """The records of a partition. `committed`: by offset, up to `end`; `by_key`: the offsets of each key, in order, without those
+    of transactions that are open or were aborted."""
 
     sent: dict[tuple[int, int], Rec] = field(default_factory=dict)
     """(leader epoch, offset) → the record as its leader wrote it."""
     committed: dict[int, Rec] = field(default_factory=dict)
     by_key: dict[bytes, list[int]] = field(default_factory=dict)
     end: int = 0
+    writers: dict[tuple[int, int], int] = field(default_factory=dict)
+    """(leader epoch, offset) of a batch that belongs to a transaction → its producer."""
+    outcomes: dict[tuple[int, int], bool] = field(default_factory=dict)
+    """(leader epoch, offset) of a marker → whether it commits."""
+    open: dict[int, list[int]] = field(default_factory=dict)
+    """Producer → the offsets of its records whose transaction has not ended before `end`."""
+    aborted: dict[int, None] = field(default_factory=dict)
+    ended_at: dict[int, int] = field(default_factory=dict)
+    """Offset of a record → that of the marker that ended its transaction."""
     gone: dict[int, None] = field(default_factory=dict)
     """Offsets that some replica was entitled to remove."""
     horizons: dict[int, int] = field(default_factory=dict)
     """Offset of a tombstone → the earliest time that a replica has noted for its removal."""
 
+    def add(self, batch: Batch, raw: memoryview) -> None:
+        """A batch as its leader wrote it."""
+        header = parse_header(raw)
+        place = batch.epoch, batch.base_offset
+        if header.is_control:
+            self.outcomes[place] = control_type(next(iter_records(raw)).key) == ControlType.COMMIT
+        elif header.is_transactional:
+            self.writers[place] = header.producer_id
+        for it in stored(header, raw).records:
+            self.sent[batch.epoch, it.offset] = it
+
     def extend(self, truth: Truth) -> None:
         for base, batch in truth.by_base.items():
             if base < self.end:
                 continue
+            place = batch.epoch, batch.base_offset
+            if batch.is_control:
+                self._end(batch.producer_id, batch.base_offset, commits=self.outcomes.get(place, False))
             for offset in range(batch.base_offset, batch.next_offset):
                 found = self.sent.get((batch.epoch, offset))
-                if found is not None:
-                    self.committed[offset] = found
-                    if found.key is not None:
-                        self.by_key.setdefault(found.key, []).append(offset)
+                if found is None:
+                    continue
+                self.committed[offset] = found
+                if place in self.writers:
+                    self.open.setdefault(batch.producer_id, []).append(offset)
+                elif found.key is not None:
+                    self.by_key.setdefault(found.key, []).append(offset)
             self.end = batch.next_offset
+
+    def _end(self, producer_id: int, marker: int, *, commits: bool) -> None:
+        for offset in self.open.pop(producer_id, ()):
+            self.ended_at[offset] = marker
+            key = self.committed[offset].key
+            if not commits:
+                self.aborted[offset] = None
+            elif key is not None:
+                insort(self.by_key.setdefault(key, []), offset)
 
     def next_of(self, it: Rec) -> int | None:
         """The offset of the next committed record of the same key."""
@@ -89,7 +126,8 @@ class CompactionSound(ReplicaChecker):
     """After each pass over a log, and at each start, its files are compared with what leaders have written.
 
     What is there is what was sent (key, value, time, headers), at its offset and in order. What is missing was superseded by a
-    committed record of the same key, which the pass knew: below the HW and not in the active segment (LG-42); or it is a
+    committed record of the same key, which the pass knew: below the HW and not in the active segment (LG-42); or its
+    transaction was aborted; or it is a
     tombstone that an earlier pass has met, at least delete.retention.ms before, and nothing that it deleted is there any more
     (LG-44). Nothing younger than min.compaction.lag.ms goes. Below the point that a pass has cleaned each key is there once,
     and of each producer that its log knows the last batch, if need be empty: a new replica knows the producer by that (LG-45).
@@ -116,8 +154,7 @@ class CompactionSound(ReplicaChecker):
         if content is None:
             content = self._contents[truth.key] = Content()
             self._keys[truth.tp] = truth.key
-        for it in stored(parse_header(raw), raw).records:
-            content.sent[(batch.epoch, it.offset)] = it
+        content.add(batch, raw)
 
     def on_death(self, node: SimHost, how: str) -> None:
         if how == "wiped":
@@ -199,6 +236,7 @@ class CompactionSound(ReplicaChecker):
             content.gone[offset] = None
         if bounds is not None and bounds.up_to is not None:
             self._check_once(where, found, start, bounds.up_to)
+            self._check_markers(where, content, found, markers, end)
             self._check_durable(node, directory, where, bounds.up_to)
             self._check_sizes(node, directory, where, truth.tp.topic)
         known.start, known.leo, known.missing, known.wall_ms = start, leo, missing, now_ms
@@ -259,6 +297,10 @@ class CompactionSound(ReplicaChecker):
         lag_ms = self._least(truth.tp.topic, "min.compaction.lag.ms", 0)
         if it.timestamp > now_ms - lag_ms and lag_ms and bounds is not None and self._clocks_run():
             self.fail(f"{where}: {it} is gone at {now_ms}, min.compaction.lag.ms never was below {lag_ms}")
+        if it.offset in content.aborted:
+            return
+        if any(it.offset in them for them in content.open.values()):
+            self.fail(f"{where}: {it} is gone, and its transaction is open")
         later = content.next_of(it)
         if later is not None and (bounds is None or later < min(bounds.hw, bounds.active)):
             return
@@ -285,6 +327,15 @@ class CompactionSound(ReplicaChecker):
             if before is not None:
                 self.fail(f"{where} was cleaned up to {up_to}, and has both {before} and {it}")
             last[it.key] = it
+
+    def _check_markers(
+        self, where: str, content: Content, found: Mapping[int, Rec], markers: Mapping[int, int], end: int
+    ) -> None:
+        """What ends a transaction stays as long as anything of it."""
+        for offset, it in found.items():
+            marker = content.ended_at.get(offset, end)
+            if marker < end and marker not in markers and content.committed.get(offset) == it:
+                self.fail(f"{where} has {it}, and not the marker at {marker} that ended its transaction")
 
     def _check_durable(self, node: SimHost, directory: str, where: str, up_to: int) -> None:
         """A power cut leaves what was compacted, if need be under the name that it had before (LG-46)."""

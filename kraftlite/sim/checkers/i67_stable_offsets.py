@@ -10,6 +10,7 @@ from typing import ClassVar, Final
 
 from kraftlite.log.batch import iter_batches
 from kraftlite.log.indexes import AbortedTransaction
+from kraftlite.log.log import Log
 from kraftlite.model.errors import ErrorCode
 from kraftlite.model.ids import NodeId
 from kraftlite.model.method import AnyMethod
@@ -45,12 +46,14 @@ class _Scan:
         """Those whose marker is not below the HW, which may have gone back."""
         return list(takewhile(lambda it: it[1] >= hw, reversed(self.ended)))
 
-    def wrong(self, start: int, up_to: int, told: Iterable[tuple[int, int]]) -> str | None:
+    def wrong(self, start: int, up_to: int, told: Iterable[tuple[int, int]], cleaned: int) -> str | None:
         """Say what is wrong with these (producer id, first offset) for a consumer that is given [start, up_to); None: nothing.
-        One that begins behind does no harm; one that had ended before takes its producer's next records away."""
+        One that begins behind does no harm; one that had ended before takes its producer's next records away. One that ended
+        below `cleaned` may have no records any more."""
         told = set(told)
-        ending = {(it.producer_id, it.first_offset) for it in self.aborted if it.last_offset >= start}
-        missing, ended = {it for it in ending - told if it[1] < up_to}, told - ending
+        ending = {(it.producer_id, it.first_offset): it.last_offset for it in self.aborted if it.last_offset >= start}
+        missing = {it for it, last in ending.items() if it not in told and it[1] < up_to and last >= cleaned}
+        ended = told - ending.keys()
         if not missing and not ended:
             return None
         return f"of the aborted transactions between {start} and {up_to} {sorted(missing)} are missing; over are {sorted(ended)}"
@@ -59,7 +62,8 @@ class _Scan:
 class StableOffsets(ReplicaChecker):
     """On every replica, after every append, truncation, start and move of the HW, the LSO is the first offset of the earliest
     transaction that is open or whose marker is not below the HW, and the HW without one. It never goes back while the replica
-    leads in one epoch. The index has each aborted transaction of the log once, with the LSO behind its marker, and no other.
+    leads in one epoch. The index has each aborted transaction of the log once, with the LSO behind its marker, and no other;
+    but in a compacted topic, below the active segment, those of which records are left.
 
     A log that is asked for those that overlap a part of it, and a consumer of committed records, are told all of them, and none
     that had ended before (LG-23): they may overlap each other, and then a later marker aborts what begins before an earlier one.
@@ -99,12 +103,14 @@ class StableOffsets(ReplicaChecker):
         if scan.checked != len(scan.aborted) or was is None or view.was_cut:
             scan.checked = len(scan.aborted)
             found = sorted(log.aborted_between(0, log.leo), key=lambda it: it.last_offset)
-            if found != scan.aborted:
-                self.fail(f"{view.text} has the aborted transactions {found} in its index; its batches have {scan.aborted}")
+            cleaned = self._cleaned(view, log)
+            aborted = [it for it in scan.aborted if it.last_offset >= cleaned or it in found]
+            if found != aborted:
+                self.fail(f"{view.text} has the aborted transactions {found} in its index; its batches have {aborted}")
             latest = scan.aborted[-_LATEST:]
             bounds = {offset for it in latest for end in it[1:3] for offset in (end, end + 1)}
             for start, up_to in pairwise(sorted(bounds)):
-                wrong = scan.wrong(start, up_to, log.aborted_transactions(start, up_to))
+                wrong = scan.wrong(start, up_to, log.aborted_transactions(start, up_to), cleaned)
                 if wrong is not None:
                     self.fail(f"{view.text} is asked: {wrong}")
 
@@ -123,9 +129,13 @@ class StableOffsets(ReplicaChecker):
         at = bisect_left(view.bases, last.base_offset)
         if view.batches[at : at + 1] != [last] or at >= scan.seen:
             return  # its node has another log by now
-        wrong = scan.wrong(request.offset, last.next_offset, response.aborted or ())
+        wrong = scan.wrong(request.offset, last.next_offset, response.aborted or (), self._cleaned(view, log))
         if wrong is not None:
             self.fail(f"{source}, which reads what is committed, is answered by {view.text[:-1]}: {wrong}")
+
+    def _cleaned(self, view: ReplicaView, log: Log) -> int:
+        """The offset below which the cleaner may have taken whole transactions."""
+        return log.active_base_offset if self.facts.truth(view.key, view.tp).compacted else 0
 
     def _follow(self, scan: _Scan, key: TopicIdPartition, offset: int, producer_id: int, marker: object) -> None:
         if marker is None:

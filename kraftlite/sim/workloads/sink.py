@@ -51,6 +51,8 @@ OUTPUT: Final = "sink-out"
 STATE: Final = "sink-state"
 STATE_PARTITIONS: Final = 3
 PREFIX: Final = "p"
+CLEANED: Final = {"segment.bytes": "1500", "min.cleanable.dirty.ratio": "0", "delete.retention.ms": "0"}
+"""A state topic of which the cleaner takes what is old within a run: what tasks staged and what was decided, and their ends."""
 LAST_CALLS: Final = 14
 """A run of a batch makes about as many calls, the longest ones more."""
 FINGERPRINT: Final = "0" * 32
@@ -65,6 +67,8 @@ def visit(
     most = min(3, len(cluster.brokers))
     config = {"min.insync.replicas": str(min(2, most))}
     state = {**config, "cleanup.policy": rng.choice(("compact", "delete"))}
+    if state["cleanup.policy"] == "compact" and rng.randrange(2):
+        state |= CLEANED
     output = TopicPlan(name=OUTPUT, partitions=rng.choice((1, 2, 3)), replication=most, config=config)
     outputs = [TopicPartition(OUTPUT, index) for index in range(output.partitions)]
     admin = SinkTopics(cluster, NUMBER, "sink-admin", history)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from kraftlite.exactly_once import protocol_core, reading
+from kraftlite.log.cleaner import Cleaning
+from kraftlite.log.compaction import TransactionView
 from kraftlite.sim.workloads import sink
 from tests.sim.mutants.catalog import mutant
 from tests.sim.mutants.patching import Patch
@@ -49,3 +51,31 @@ def aborted_is_kept(patch: Patch) -> None:
     """A control batch that is looked at, and not into."""
     change = ("return Fate.COMMITTED if stored.ends else Fate.ABORTED", "return Fate.COMMITTED")
     patch.edit(reading, "fate_of", change, also=(sink,))
+
+
+def _cleaned(patch: Patch) -> None:
+    """The cleaner is busy in every run."""
+    rule = 'if state["cleanup.policy"] == "compact" and rng.randrange(2):'
+    patch.edit(sink, "visit", (rule, 'state["cleanup.policy"] = "compact"\n    if True:'))
+
+
+@mutant(
+    "cleaner-believes-the-aborted",
+    "a record of an aborted transaction supersedes what was committed before it",
+    expects=("CompactionSound",),
+    lens=_cleaned,
+)
+def cleaner_believes_the_aborted(patch: Patch) -> None:
+    """LG-42, KIP-98: the map of the newest offsets is made without a look at the index of aborted transactions."""
+    patch.edit(Cleaning, "index", ("not self._indexed.read_batch(header) and header", "header"))
+
+
+@mutant(
+    "cleaner-drops-ends",
+    "the marker of a committed transaction goes when its time is over, though records of it are there",
+    expects=("CompactionSound", "StableOffsets"),
+    lens=_cleaned,
+)
+def cleaner_drops_ends(patch: Patch) -> None:
+    """KIP-98: the transaction is open again for who reads the log anew, and its last stable offset stands still."""
+    patch.edit(TransactionView, "read_control", ("if producer_id not in self._committed:", "if True:"))
