@@ -331,7 +331,7 @@ class CompactionSound(ReplicaChecker):
     def _check_markers(
         self, where: str, content: Content, found: Mapping[int, Rec], markers: Mapping[int, int], end: int
     ) -> None:
-        """What ends a transaction stays as long as anything of it."""
+        """A marker stays as long as anything of the transaction that it ends."""
         for offset, it in found.items():
             marker = content.ended_at.get(offset, end)
             if marker < end and marker not in markers and content.committed.get(offset) == it:
