@@ -42,8 +42,8 @@ class Content:
     committed: dict[int, Rec] = field(default_factory=dict)
     by_key: dict[bytes, list[int]] = field(default_factory=dict)
     end: int = 0
-    writers: dict[tuple[int, int], int] = field(default_factory=dict)
-    """(leader epoch, offset) of a batch that belongs to a transaction → its producer."""
+    transactional: set[tuple[int, int]] = field(default_factory=set)
+    """(leader epoch, offset) of the batches that belong to transactions."""
     outcomes: dict[tuple[int, int], bool] = field(default_factory=dict)
     """(leader epoch, offset) of a marker → whether it commits."""
     open: dict[int, list[int]] = field(default_factory=dict)
@@ -63,7 +63,7 @@ class Content:
         if header.is_control:
             self.outcomes[place] = control_type(next(iter_records(raw)).key) == ControlType.COMMIT
         elif header.is_transactional:
-            self.writers[place] = header.producer_id
+            self.transactional.add(place)
         for it in stored(header, raw).records:
             self.sent[batch.epoch, it.offset] = it
 
@@ -79,7 +79,7 @@ class Content:
                 if found is None:
                     continue
                 self.committed[offset] = found
-                if place in self.writers:
+                if place in self.transactional:
                     self.open.setdefault(batch.producer_id, []).append(offset)
                 elif found.key is not None:
                     self.by_key.setdefault(found.key, []).append(offset)

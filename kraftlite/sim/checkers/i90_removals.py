@@ -10,7 +10,7 @@ from kraftlite.metadata import records as r
 from kraftlite.model.acls import CLUSTER_NAME, Operation, ResourceType
 from kraftlite.sim.checkers.base import World
 from kraftlite.sim.checkers.facts import MetadataChecker
-from kraftlite.sim.checkers.i90_rights import Rules
+from kraftlite.sim.checkers.i90_rights import Rules, oldest_image
 from kraftlite.sim.checkers.model import MetadataState
 from kraftlite.sim.checkers.views import Entry
 from kraftlite.sim.services.doors import DOOR, DoorAnswer, DoorAsk
@@ -54,8 +54,7 @@ class RemovalsDecided(MetadataChecker):
     def _on_arrival(self, exchange: AnyExchange) -> None:
         ask: DoorAsk = exchange.request
         if ask.kind in KINDS:
-            nodes = [it.node.node for it in self.facts.views.values() if it.node.node is not None]
-            asked = self._asked.setdefault(exchange, _Asked(min(node.loader.image.offset for node in nodes)))
+            asked = self._asked.setdefault(exchange, _Asked(oldest_image(self.facts)))
             asked.copies += 1
             self._may[ask.kind, ask.name] += 1
 

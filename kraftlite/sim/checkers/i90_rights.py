@@ -13,7 +13,7 @@ from kraftlite.model.acls import CLUSTER_NAME, Operation, PatternType, Permissio
 from kraftlite.model.ids import NodeId
 from kraftlite.model.principal import Principal
 from kraftlite.sim.checkers.base import World
-from kraftlite.sim.checkers.facts import MetadataChecker
+from kraftlite.sim.checkers.facts import Facts, MetadataChecker
 from kraftlite.sim.checkers.model import MetadataState
 from kraftlite.sim.checkers.views import Entry, NodeView
 from kraftlite.sim.services.doors import DOOR, DoorAnswer, DoorAsk, error_codes
@@ -98,6 +98,12 @@ def _same_host(a: str, b: str) -> bool:
     return a in ("*", b) or (":" in a and ":" in b and ipaddress.ip_address(a) == ipaddress.ip_address(b))
 
 
+def oldest_image(facts: Facts) -> int:
+    """The offset of the oldest image that any node has now."""
+    nodes = [it.node.node for it in facts.views.values() if it.node.node is not None]
+    return min(node.loader.image.offset for node in nodes)
+
+
 class RightsDecided(MetadataChecker):
     """The authorizer of every node has the entries of the node's image, after each change of that. A request is refused for want
     of rights if and only if the entries say so that who decides it had meanwhile: its broker, or the active controller. Before
@@ -121,8 +127,7 @@ class RightsDecided(MetadataChecker):
     def _arrived(self, exchange: AnyExchange) -> None:
         if exchange.request.kind not in NEEDS:
             return
-        nodes = [it.node.node for it in self.facts.views.values() if it.node.node is not None]
-        self._oldest[id(exchange)] = min(node.loader.image.offset for node in nodes)
+        self._oldest[id(exchange)] = oldest_image(self.facts)
 
     def _states(self, exchange: AnyExchange, answer: DoorAnswer) -> list[MetadataState]:
         """The states by which it may have been decided: by its broker; or, where that hands it on, by whichever controller was

@@ -100,17 +100,12 @@ def sink_writer(options: Mapping[str, str], schema: StructType, *, streaming: bo
 def sink_writer(options: Mapping[str, str], schema: StructType, *, streaming: bool) -> BatchWriter | StreamWriter:
     """Options by name in any case. Raises ValueError for an option or column that cannot be honoured, before any row is read;
     exactly once, ClientError too."""
-    settings = writer_settings(options, schema, streaming=streaming)
-    return StreamWriter(settings, begin_run(settings)) if streaming else BatchWriter(settings, begin_run(settings))
-
-
-def writer_settings(options: Mapping[str, str], schema: StructType, *, streaming: bool) -> SinkSettings:
-    """The checked options and columns of a writer. Raises ValueError."""
     settings = sink_settings(options)
     check_columns([(field.name, field.dataType.simpleString()) for field in schema.fields], settings.topic)
     if streaming and settings.exactly_once is not None and settings.exactly_once.job is not None:
         raise ValueError(f"{JOB}={settings.exactly_once.job!r} is for batches: a stream is known by its query's id")
-    return settings
+    begun = begin_run(settings)
+    return StreamWriter(settings, begun) if streaming else BatchWriter(settings, begun)
 
 
 def write_task(
