@@ -5,7 +5,6 @@ from __future__ import annotations
 import signal
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
-from typing import Any
 
 from tests.clients.java.apache import ApacheKafka, apache_kafka
 from tests.harness.embedded import EmbeddedNode, EmbeddedState, embedded
@@ -18,8 +17,8 @@ class Apache(Cluster):
     """An Apache Kafka whose nodes are a test's to kill. Each is a controller, too."""
 
     def __init__(self, kafka: ApacheKafka) -> None:
+        super().__init__()
         self._kafka = kafka
-        self._admins: dict[str, Any] = {}
 
     @property
     def state(self) -> EmbeddedState:  # type: ignore[override]

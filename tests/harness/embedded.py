@@ -95,8 +95,8 @@ class Embedded(local.Cluster):
     """For tests that were written for a cluster of processes and need neither their files nor their pids."""
 
     def __init__(self, cluster: SyncCluster) -> None:
+        super().__init__()
         self.cluster = cluster
-        self._admins: dict[str, Any] = {}
 
     @property
     def state(self) -> EmbeddedState:  # type: ignore[override]

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 
 from tests.harness import local
@@ -16,8 +14,9 @@ class External(local.Cluster):
     def __init__(self, bootstrap_servers: str) -> None:
         from confluent_kafka.admin import AdminClient
 
+        super().__init__()
         admin = AdminClient({"bootstrap.servers": bootstrap_servers})
-        self._admins: dict[str, Any] = {bootstrap_servers: admin}
+        self._admins[bootstrap_servers] = admin
         found = admin.describe_cluster(request_timeout=30).result(35)
         nodes = tuple(
             EmbeddedNode(node.id, ("broker",), f"{node.host}:{node.port}", "running")

@@ -102,8 +102,12 @@ def described_by(address: str, *topics: str) -> BrokerView | None:
 class Cluster:
     """A running local cluster. Node ids are controllers 1..C and brokers C+1.. (combined: 1..N)."""
 
-    def __init__(self, data_dir: Path) -> None:
-        self.data_dir = data_dir
+    data_dir: Path
+    """Only nodes that are processes of `kraftlite up` have one."""
+
+    def __init__(self, data_dir: Path | None = None) -> None:
+        if data_dir is not None:
+            self.data_dir = data_dir
         self._admins: dict[str, Any] = {}
         self._created: set[str] = set()
 
