@@ -72,6 +72,8 @@ class _Job:
     topic_id: UUID
     directory: str
     accept_loss: bool = False
+    owned: bool = False
+    """Its `partition.metadata` says this topic id."""
 
 
 class LogLoader:
@@ -270,7 +272,7 @@ class LogLoader:
                     f"that of this name has the id {uuid_to_str(expected)}"
                 )
         if topic_id is not None and is_ours(tp, topic_id):
-            return _Job(tp, topic_id, path, accepts)
+            return _Job(tp, topic_id, path, accepts, owned=True)
         self._set_aside(state, tp, topic_id, path)
         return None
 
@@ -379,6 +381,7 @@ class LogLoader:
                     log_start_offset=0 if unknown else state.log_starts.get(job.tp, 0),
                     recovery_point=0 if unknown else state.recovery_points.get(job.tp, 0),
                     clean=state.clean,
+                    owned=job.owned,
                     wall_ms=ports.clock.wall_ms(),
                     entropy=SeededLater(seed),
                     tracer=ports.tracer,

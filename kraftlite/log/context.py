@@ -67,6 +67,8 @@ class OpenLog:
     tracer: Tracer = field(default_factory=NullTracer)
     new: bool = False
     """The directory is hardly there already: it is made without a look."""
+    owned: bool = False
+    """The directory is there, and its `partition.metadata` has just been seen to say `topic_id`: it is not read again."""
     sibling: str | None = None
     """The directory of another partition of that topic on the same disk, which makes a new one cheaper."""
     max_epoch: int | None = None

@@ -19,25 +19,29 @@ _DEFAULTS: Final = LogConfig()
 
 
 def remove_leftovers(
-    disk: Disk, directory: str, tp: TopicPartition, tracer: Tracer, *, keep_deleted: bool = False
-) -> tuple[str, ...]:
-    """Finish what a crash interrupted (LG-29): drop `.deleted` and `.cleaned`, complete `.swap`. The `.deleted` that were kept.
+    disk: Disk, directory: str, names: Sequence[str], tp: TopicPartition, tracer: Tracer, *, keep_deleted: bool = False
+) -> tuple[Sequence[str], tuple[str, ...]]:
+    """Finish what a crash interrupted (LG-29): drop `.deleted` and `.cleaned`, complete `.swap`. `names`: those of the directory.
+
+    The names that it has then, and the `.deleted` that were kept.
 
     A swap whose `.cleaned` mate exists was itself not complete: it is dropped, as is every swap behind such a one. One that is
     damaged says nothing about what it replaces: while the first of that is there, it is set aside.
     Departs: Kafka removes what the headers of any swap span.
     """
-    names = disk.listdir(directory)
     cleaned = [int(name[:20]) for name in names if name.endswith(CLEANED_SUFFIX) and name[:20].isdecimal()]
     incomplete_from = min(cleaned, default=None)
     swaps: list[str] = []
     deleted: list[str] = []
+    changed = False
     for name in names:
         if keep_deleted and name.endswith(DELETED_SUFFIX):
             deleted.append(f"{directory}/{name}")
         elif name.endswith((DELETED_SUFFIX, CLEANED_SUFFIX, ".tmp")):
             disk.unlink(f"{directory}/{name}")
+            changed = True
         elif name.endswith(SWAP_SUFFIX):
+            changed = True
             if incomplete_from is not None and name[:20].isdecimal() and int(name[:20]) >= incomplete_from:
                 disk.unlink(f"{directory}/{name}")
             else:
@@ -52,7 +56,7 @@ def remove_leftovers(
             disk.rename(f"{directory}/{name}", f"{directory}/{name[: -len(SWAP_SUFFIX)]}")
     if swaps:
         disk.sync_dir(directory)
-    return tuple(deleted)
+    return disk.listdir(directory) if changed else names, tuple(deleted)
 
 
 def _settle(disk: Disk, directory: str, tp: TopicPartition, base: int, names: Sequence[str]) -> SegmentSetAside | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Sequence
 from typing import Final
 
 from kraftlite.log import checkpoints, producer_snapshots
@@ -28,6 +29,7 @@ def reload_producers(
     segments: SegmentList,
     producers: ProducerState,
     *,
+    known: Sequence[int],
     leo: int,
     trust_below: int,
     index_from: int | None,
@@ -39,10 +41,9 @@ def reload_producers(
     """Producer state at `leo`: the newest good snapshot at or below `trust_below`, or what `producers` remembers at or below
     `remembered_to`, whichever is newer, and the batches behind it.
 
-    Snapshots beyond `trust_below` may tell of data that is gone and are removed. From offset `index_from` on the transaction
-    index is written anew (None: it is trusted).
+    `known`: the offsets of all snapshots. Those beyond `trust_below` may tell of data that is gone and are removed. From offset
+    `index_from` on the transaction index is written anew (None: it is trusted).
     """
-    known = producer_snapshots.list_snapshots(disk, directory)
     stale = [offset for offset in known if offset > trust_below]
     if producer_snapshots.delete_snapshots(disk, directory, stale):
         disk.sync_dir(directory)
@@ -69,7 +70,7 @@ def reload_producers(
     replay_producers(segments, producers, origin or 0, leo, index_from)
     if index_from is not None:
         for segment in segments.from_offset(index_from):
-            segment.txn_index.write(disk)
+            segment.write_txn_index()
     if known or len(producers):
         tracer.emit(ProducerStateReloaded(tp=tp, snapshot_offset=origin, leo=leo, producers=len(producers)))
 

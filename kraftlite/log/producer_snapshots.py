@@ -80,9 +80,12 @@ def snapshot_path(directory: str, offset: int) -> str:
 
 def list_snapshots(disk: Disk, directory: str) -> list[int]:
     """List the offsets of the snapshots, ascending."""
-    return [
-        int(name[:20]) for name in disk.listdir(directory) if len(name) == 29 and name.endswith(SUFFIX) and name[:20].isdecimal()
-    ]
+    return offsets_of(disk.listdir(directory))
+
+
+def offsets_of(names: Iterable[str]) -> list[int]:
+    """Return the offsets of the snapshots among the sorted names of a directory."""
+    return [int(name[:20]) for name in names if len(name) == 29 and name.endswith(SUFFIX) and name[:20].isdecimal()]
 
 
 def write_snapshot(disk: Disk, directory: str, offset: int, entries: Iterable[tuple[int, ProducerEntry]]) -> None:

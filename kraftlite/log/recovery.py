@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import contextlib
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from kraftlite.log import checkpoints, producer_snapshots
@@ -95,17 +95,19 @@ class Loader:
     def load(self, *, log_start_offset: int, recovery_point: int, clean: bool) -> LoadedLog:
         """Raises OSError; LogDamaged when the files contradict the promise."""
         stated, deleting = None, False
+        names: Sequence[str] = self.disk.listdir(self.directory)
         if self.promise is not None:
-            names = self.disk.listdir(self.directory)
             deleting = check_names(self.promise, self.directory, names, recovery_point, self.config.deletes)
             stated = self.promise.stated
             if stated is not None:
                 log_start_offset, recovery_point = stated.start, stated.end
             elif recovery_point == 0 and not bases_of(names):
                 log_start_offset = 0  # of an older topic of this name
-        deleted = remove_leftovers(self.disk, self.directory, self.tp, self.tracer, keep_deleted=deleting)
-        segments = self._find_segments(log_start_offset)
-        epochs, trusted = self._load_epochs(segments, log_start_offset, clean)
+        names, deleted = remove_leftovers(self.disk, self.directory, names, self.tp, self.tracer, keep_deleted=deleting)
+        segments = self._find_segments(names, log_start_offset)
+        epochs, trusted = LeaderEpochCache(), False
+        if checkpoints.LEADER_EPOCH_CHECKPOINT in names:
+            epochs, trusted = self._load_epochs(segments, log_start_offset, clean)
         # At a boundary the segment before it counts as unflushed: its indexes may not have been part of the last flush.
         first = len(segments) if clean else segments.index_of(max(recovery_point - 1, 0))
         flushed = recovery_point
@@ -123,8 +125,10 @@ class Loader:
         if self.promise is not None:
             leo = self._check_end(segments, epochs, leo, log_start_offset, recovery_point)
         log_start_offset = max(log_start_offset, segments.first.base_offset)
+        snapshots = producer_snapshots.offsets_of(names)
         if leo < log_start_offset:
-            self._restart(segments, log_start_offset)
+            self._restart(segments, log_start_offset, snapshots)
+            snapshots = []
             epochs.clear()
             leo = log_start_offset
         epochs.truncate_from_end(leo)
@@ -135,6 +139,7 @@ class Loader:
             self.directory,
             segments,
             producers,
+            known=snapshots,
             leo=leo,
             trust_below=leo if first_checked is None else first_checked,
             index_from=first_checked,
@@ -190,9 +195,8 @@ class Loader:
         last.unlink()
         segments.replace_active(self._create(last.base_offset))
 
-    def _find_segments(self, log_start_offset: int) -> SegmentList:
+    def _find_segments(self, names: Sequence[str], log_start_offset: int) -> SegmentList:
         """All segments of the directory; a new one at `log_start_offset` when there is none. Indexes without a log go."""
-        names = self.disk.listdir(self.directory)
         bases = bases_of(names)
         for name in names:
             _, dot, suffix = name.partition(".")
@@ -451,14 +455,12 @@ class Loader:
             return None
         return f"segment {segment.base_offset} does not follow offset {expected}"
 
-    def _restart(self, segments: SegmentList, offset: int) -> None:
+    def _restart(self, segments: SegmentList, offset: int, snapshots: Sequence[int]) -> None:
         """Nothing that is left is wanted: remove it all, newest first, and start empty at `offset` (LG-30)."""
         for segment in reversed(list(segments)):
             segment.close()
             segment.unlink()
-        producer_snapshots.delete_snapshots(
-            self.disk, self.directory, producer_snapshots.list_snapshots(self.disk, self.directory)
-        )
+        producer_snapshots.delete_snapshots(self.disk, self.directory, snapshots)
         segments.restart(self._create(offset))
         self.disk.sync_dir(self.directory)
 

@@ -442,10 +442,14 @@ class Segment:
 
     def write_indexes(self) -> None:
         """Bring the index files up to date in the page cache. An empty segment needs none."""
-        if self._indexes_loaded:
+        if self._indexes_loaded and not self._deferred:
             self._offset_index.write(self._disk, create=self.size > 0)
             self._time_index.write(self._disk, create=self.size > 0)
-        self.txn_index.write(self._disk)
+        self.write_txn_index()
+
+    def write_txn_index(self) -> None:
+        if not self._deferred:  # else it has no files yet
+            self.txn_index.write(self._disk)
 
     def sync_indexes(self) -> None:
         if self._indexes_loaded:

@@ -127,6 +127,7 @@ class Truncation:
                 ctx.directory,
                 ctx.segments,
                 ctx.producers,
+                known=known,
                 leo=ctx.leo,
                 trust_below=ctx.leo,
                 index_from=None,
