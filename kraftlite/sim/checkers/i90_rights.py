@@ -119,7 +119,7 @@ class RightsDecided(MetadataChecker):
         """By token: what was denied."""
         self._allowed: set[str] = set()
         self.judged = {"allowed": 0, "denied": 0, "too early": 0}
-        self._oldest: dict[int, int] = {}
+        self._oldest: dict[AnyExchange, int] = {}
         """By the request under way: the oldest image that any node had when it came."""
         self.facts.watch_arrival(DOOR, self._arrived)
         self.facts.watch_served(DOOR, self._served)
@@ -127,14 +127,14 @@ class RightsDecided(MetadataChecker):
     def _arrived(self, exchange: AnyExchange) -> None:
         if exchange.request.kind not in NEEDS:
             return
-        self._oldest[id(exchange)] = oldest_image(self.facts)
+        self._oldest[exchange] = oldest_image(self.facts)
 
     def _states(self, exchange: AnyExchange, answer: DoorAnswer) -> list[MetadataState]:
         """The states by which it may have been decided: by its broker; or, where that hands it on, by whichever controller was
         active meanwhile, whose image may be older than the broker's, or newer."""
         history, (first, last) = self.facts.history, (answer.first, answer.last)
         if exchange.request.kind not in AT_ITS_BROKER:
-            first, last = min(first, self._oldest.get(id(exchange), first)), self.facts.committed_end - 1
+            first, last = min(first, self._oldest.get(exchange, first)), self.facts.committed_end - 1
         return [history.visible(first), *history.between(first, last)]
 
     def on_image(self, view: NodeView, image: Any) -> None:
@@ -164,7 +164,7 @@ class RightsDecided(MetadataChecker):
             return
         denied = any(code in REFUSED for code in codes)
         states = self._states(exchange, answer)
-        self._oldest.pop(id(exchange), None)
+        self._oldest.pop(exchange, None)
         if not any(self._rules.allow(state, ask) is not denied for state in states):
             self.fail(f"{where}: {codes}; the entries say that it is {'allowed' if denied else 'denied'}")
         self.judged["denied" if denied else "allowed"] += 1
