@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
+from uuid import UUID
 
 from kraftlite.model.ids import NodeId
 from kraftlite.model.method import AnyMethod
@@ -208,29 +209,33 @@ class Injector:
         self.revive()
 
     def revive(self) -> None:
-        self._end_unregistered()
+        self._end_disowned()
         for node in self.cluster.nodes.values():
             if not node.running and node not in self.stopping.values():
                 node.boot()
 
-    def _end_unregistered(self) -> None:
-        """End a broker that came back just before its unregistration was carried out: it does not register again of itself, so
-        its operator starts it anew (KIP-631)."""
+    def _end_disowned(self) -> None:
+        """End a broker whose registration is gone, or another incarnation's: it does not register again of itself, so its
+        operator starts it anew (KIP-631). It came back just before its unregistration was carried out; or a registration that an
+        earlier incarnation had sent arrived, hours late, when the session of this one had just ended."""
         active = self.active_controller()
         controller = None if active is None or active.node is None else active.node.controller
         if controller is None or not controller.core.activated:
             return
         registered = controller.core.state.cluster.brokers
         for node in self.cluster.brokers:
-            if _has_registered(node) and node.node_id not in registered and node not in self.stopping.values():
-                self.note(f"broker {node.node_id} is not registered any more: started anew")
-                self.kill(node)
+            own = _incarnation(node)
+            known = registered.get(node.node_id)
+            if own is None or node in self.stopping.values() or (known is not None and known.incarnation_id == own):
+                continue
+            self.note(f"broker {node.node_id} is {'not registered any more' if known is None else 'superseded'}: started anew")
+            self.kill(node)
 
 
-def _has_registered(node: SimHost) -> bool:
-    """Return whether it runs, and has been told that it is registered: perhaps it still starts."""
+def _incarnation(node: SimHost) -> UUID | None:
+    """Return the incarnation that runs, if it has been told that it is registered: perhaps it still starts."""
     broker = None if node.node is None or not node.running else node.node.broker
-    return broker is not None and broker.lifecycle.broker_epoch is not None
+    return None if broker is None or broker.lifecycle.broker_epoch is None else broker.lifecycle.incarnation_id
 
 
 def has_failed_directory(node: SimHost) -> bool:
