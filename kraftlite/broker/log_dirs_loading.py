@@ -72,8 +72,8 @@ class _Job:
     topic_id: UUID
     directory: str
     accept_loss: bool = False
-    owned: bool = False
-    """Its `partition.metadata` says this topic id."""
+    names: Sequence[str] | None = None
+    """What is in it, if its `partition.metadata` says this topic id."""
 
 
 class LogLoader:
@@ -251,7 +251,8 @@ class LogLoader:
         if tp is None:
             self._ports.tracer.emit(LogDirectoryIgnored(path=path))
             return None
-        accepts = disk.stat(f"{path}/{ACCEPT_LOSS}") is not None
+        names = disk.listdir(path)
+        accepts = ACCEPT_LOSS in names
         try:
             topic_id = checkpoints.read_partition_metadata(disk, path)
             reason = f"{path}/{checkpoints.PARTITION_METADATA} is missing"
@@ -265,14 +266,14 @@ class LogLoader:
                 checkpoints.restore_partition_metadata(disk, path, expected)
                 self._ports.tracer.emit(CheckpointUnreadable(reason=f"{reason}; it was written anew"))
                 return _Job(tp, expected, path)
-            if holds_records(disk, path, disk.listdir(path)):
+            if holds_records(disk, path, names):
                 # Departs: Kafka takes a directory without the file for a stray one, also where it has the only copy.
                 raise LogDamaged(
                     f"{reason}, and {path} has records: nothing says of which topic; "
                     f"that of this name has the id {uuid_to_str(expected)}"
                 )
         if topic_id is not None and is_ours(tp, topic_id):
-            return _Job(tp, topic_id, path, accepts, owned=True)
+            return _Job(tp, topic_id, path, accepts, names)
         self._set_aside(state, tp, topic_id, path)
         return None
 
@@ -381,7 +382,7 @@ class LogLoader:
                     log_start_offset=0 if unknown else state.log_starts.get(job.tp, 0),
                     recovery_point=0 if unknown else state.recovery_points.get(job.tp, 0),
                     clean=state.clean,
-                    owned=job.owned,
+                    names=job.names,
                     wall_ms=ports.clock.wall_ms(),
                     entropy=SeededLater(seed),
                     tracer=ports.tracer,

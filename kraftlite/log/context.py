@@ -8,7 +8,7 @@ from __future__ import annotations
 import itertools
 import random
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 from uuid import UUID
@@ -67,8 +67,9 @@ class OpenLog:
     tracer: Tracer = field(default_factory=NullTracer)
     new: bool = False
     """The directory is hardly there already: it is made without a look."""
-    owned: bool = False
-    """The directory is there, and its `partition.metadata` has just been seen to say `topic_id`: it is not read again."""
+    names: Sequence[str] | None = None
+    """The names that were found in the directory a moment ago, when its `partition.metadata` said `topic_id`: neither is read
+    again."""
     sibling: str | None = None
     """The directory of another partition of that topic on the same disk, which makes a new one cheaper."""
     max_epoch: int | None = None

@@ -28,7 +28,7 @@ def take_directory(opening: OpenLog) -> Owner:
     A `partition.metadata` that is torn, or names another topic, is replaced as long as there are no records that rely on it.
     """
     disk, directory = opening.disk, opening.directory
-    if opening.owned:
+    if opening.names is not None:
         return Owner(opening.topic_id, new=False)
     topic_id = None if opening.topic_id == ZERO_UUID else opening.topic_id
     if _made(disk, directory, durable=topic_id is None, look_first=topic_id is None or not opening.new):

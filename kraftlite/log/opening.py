@@ -35,7 +35,8 @@ def open_files(opening: OpenLog, log: weakref.ref[Hooked]) -> tuple[LogContext, 
     if owner.new:
         found = loader.create(opening.log_start_offset)
     else:
-        found = loader.load(log_start_offset=opening.log_start_offset, recovery_point=opening.recovery_point, clean=clean)
+        names = opening.disk.listdir(opening.directory) if opening.names is None else opening.names
+        found = loader.load(names, opening.log_start_offset, opening.recovery_point, clean=clean)
     ctx = LogContext(
         log=log,
         disk=opening.disk,

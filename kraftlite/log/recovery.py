@@ -92,10 +92,9 @@ class Loader:
             producers=ProducerState(self.producer_batches),
         )
 
-    def load(self, *, log_start_offset: int, recovery_point: int, clean: bool) -> LoadedLog:
-        """Raises OSError; LogDamaged when the files contradict the promise."""
+    def load(self, names: Sequence[str], log_start_offset: int, recovery_point: int, *, clean: bool) -> LoadedLog:
+        """`names`: those of the directory. Raises OSError; LogDamaged when the files contradict the promise."""
         stated, deleting = None, False
-        names: Sequence[str] = self.disk.listdir(self.directory)
         if self.promise is not None:
             deleting = check_names(self.promise, self.directory, names, recovery_point, self.config.deletes)
             stated = self.promise.stated
@@ -104,10 +103,11 @@ class Loader:
             elif recovery_point == 0 and not bases_of(names):
                 log_start_offset = 0  # of an older topic of this name
         names, deleted = remove_leftovers(self.disk, self.directory, names, self.tp, self.tracer, keep_deleted=deleting)
+        if not recovery_point and not log_start_offset and set(names) <= {checkpoints.PARTITION_METADATA}:
+            return self.create(0)  # it never had a record: with many partitions most are such
         segments = self._find_segments(names, log_start_offset)
-        epochs, trusted = LeaderEpochCache(), False
-        if checkpoints.LEADER_EPOCH_CHECKPOINT in names:
-            epochs, trusted = self._load_epochs(segments, log_start_offset, clean)
+        filed = checkpoints.LEADER_EPOCH_CHECKPOINT in names
+        epochs, trusted = self._load_epochs(segments, log_start_offset, clean) if filed else (LeaderEpochCache(), False)
         # At a boundary the segment before it counts as unflushed: its indexes may not have been part of the last flush.
         first = len(segments) if clean else segments.index_of(max(recovery_point - 1, 0))
         flushed = recovery_point
