@@ -55,6 +55,9 @@ class SimQuorum:
         self._renewed: dict[int, None] = {}
         self.removals = 0
         self.removals_until_us = 0
+        self.leader_stays = False
+        """The faults are over, and nobody removes the leader any more: each new one gives every broker's session its whole time
+        again, so that of one that died might never end."""
         self.carry_out: Callable[[str, NodeId | None], None] = lambda kind, node_id: None
         """The administrator's ear, for orders that come at a given moment."""
 

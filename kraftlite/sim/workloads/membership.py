@@ -82,6 +82,8 @@ class QuorumAdmin(SimClient):
             await self.add(rng.choice(spares))
         elif what < 13 and not lost and not self._some_voter_is_lost() and len(voters) > rng.choice((1, 2, 2, 3)):
             gone = found.leader_id if rng.randrange(5) < 2 and found.leader_id in voters else rng.choice(list(voters))
+            if gone == found.leader_id and self.cluster.quorum.leader_stays:
+                return
             if spares and rng.randrange(4) == 0:
                 await asyncio.gather(self.add(rng.choice(spares)), self.remove(gone, voters[gone]))
             else:
