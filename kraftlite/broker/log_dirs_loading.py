@@ -6,6 +6,7 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from typing import Final
 from uuid import UUID
 
 from kraftlite.broker.log_dirs_damage import ACCEPT_LOSS, OPENING_ERRORS, DamagedLogs, fails_directory, holds_records, remove
@@ -47,6 +48,10 @@ records. Where it is not, its registration has taken it out of the ISR, and it c
 AssignedOf = Callable[[TopicPartition], UUID | None]
 """The directory of this broker's replica of a partition as of that metadata."""
 
+_KEPT_NAMES: Final = 8
+"""A directory with more files, as those of many segments, is listed again when its turn comes: the names of all would fill the
+memory."""
+
 
 def _broken(error: Exception) -> bool:
     """Return whether an error of opening a log is about that log alone."""
@@ -73,7 +78,7 @@ class _Job:
     directory: str
     accept_loss: bool = False
     names: Sequence[str] | None = None
-    """What is in it, if its `partition.metadata` says this topic id."""
+    """What is in it, if that is little, and its `partition.metadata` says this topic id."""
 
 
 class LogLoader:
@@ -273,7 +278,7 @@ class LogLoader:
                     f"that of this name has the id {uuid_to_str(expected)}"
                 )
         if topic_id is not None and is_ours(tp, topic_id):
-            return _Job(tp, topic_id, path, accepts, names)
+            return _Job(tp, topic_id, path, accepts, names if len(names) <= _KEPT_NAMES else None)
         self._set_aside(state, tp, topic_id, path)
         return None
 
