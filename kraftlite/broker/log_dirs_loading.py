@@ -78,7 +78,7 @@ class _Job:
     directory: str
     accept_loss: bool = False
     names: Sequence[str] | None = None
-    """What is in it, if that is little, and its `partition.metadata` says this topic id."""
+    """The names in it, if they are few, and its `partition.metadata` says this topic id."""
 
 
 class LogLoader:
