@@ -35,8 +35,11 @@ from kraftlite.sim.checkers.i85_feature_levels import FeatureLevels
 from kraftlite.sim.checkers.i86_controllers_registered import ControllersRegistered
 from kraftlite.sim.checkers.i97_listeners import RegisteredListeners
 from kraftlite.sim.checkers.one_incarnation import OneIncarnation
+from kraftlite.sim.checkers.pre_votes import PreVotesDeserved
+from kraftlite.sim.checkers.refused_incarnations import RefusedIncarnations
 from kraftlite.sim.checkers.self_checks import SelfCheckMetadata
 from kraftlite.sim.checkers.shutdowns_end import ShutdownsEnd
+from kraftlite.sim.checkers.snapshots_due import SnapshotsDue
 
 RAFT_AND_METADATA: Final[tuple[CheckerFactory, ...]] = (
     MetadataWatch,
@@ -52,7 +55,9 @@ RAFT_AND_METADATA: Final[tuple[CheckerFactory, ...]] = (
     OwnEpochCommit,
     RoleConsistency,
     CheckQuorum,
+    PreVotesDeserved,
     SnapshotAtLogStart,
+    SnapshotsDue,
     *MEMBERSHIP,
     ValueVerdict,
     NoIllegalState,
@@ -66,6 +71,7 @@ RAFT_AND_METADATA: Final[tuple[CheckerFactory, ...]] = (
     PartitionEpochs,
     BrokerEpochs,
     OneIncarnation,
+    RefusedIncarnations,
     ShutdownsEnd,
     ProducerIds,
     FeatureLevels,

@@ -61,7 +61,7 @@ TESTED_ELSEWHERE = (
     "EligibleLeaders",
     "FeatureLevels",
     "ControllersRegistered",
-    *("RegisteredListeners", "OneIncarnation", "ShutdownsEnd"),
+    *("RegisteredListeners", "OneIncarnation", "RefusedIncarnations", "ShutdownsEnd", "PreVotesDeserved", "SnapshotsDue"),
     *(it.__name__ for it in MEMBERSHIP),
 )
 METADATA_LOG = "/data/__cluster_metadata-0"
