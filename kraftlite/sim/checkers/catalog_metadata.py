@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import Final
 
+from kraftlite.sim.checkers.answers_wait import AnswersWait
 from kraftlite.sim.checkers.base import CheckerFactory
 from kraftlite.sim.checkers.catalog_membership import MEMBERSHIP
+from kraftlite.sim.checkers.caught_up import CaughtUpFirst
 from kraftlite.sim.checkers.check_quorum import CheckQuorum
 from kraftlite.sim.checkers.facts import MetadataWatch
 from kraftlite.sim.checkers.i01_election_safety import ElectionSafety
@@ -36,6 +38,7 @@ from kraftlite.sim.checkers.i86_controllers_registered import ControllersRegiste
 from kraftlite.sim.checkers.i97_listeners import RegisteredListeners
 from kraftlite.sim.checkers.one_incarnation import OneIncarnation
 from kraftlite.sim.checkers.pre_votes import PreVotesDeserved
+from kraftlite.sim.checkers.quorum_epochs import QuorumEpochs
 from kraftlite.sim.checkers.refused_incarnations import RefusedIncarnations
 from kraftlite.sim.checkers.self_checks import SelfCheckMetadata
 from kraftlite.sim.checkers.shutdowns_end import ShutdownsEnd
@@ -56,14 +59,17 @@ RAFT_AND_METADATA: Final[tuple[CheckerFactory, ...]] = (
     RoleConsistency,
     CheckQuorum,
     PreVotesDeserved,
+    QuorumEpochs,
     SnapshotAtLogStart,
     SnapshotsDue,
     *MEMBERSHIP,
     ValueVerdict,
     NoIllegalState,
     MetadataMatching,
+    CaughtUpFirst,
     SingleWriter,
     AckCommitted,
+    AnswersWait,
     Fencing,
     FencingLiveness,
     IsrAndLeader,

@@ -8,12 +8,19 @@ from typing import Any
 
 import pytest
 
+from kraftlite.model.errors import ErrorCode
+from kraftlite.model.ids import NodeId
+from kraftlite.model.messages.methods import RAFT_FETCH
+from kraftlite.model.messages.raft import RaftFetchRequest
 from kraftlite.raft.events import Tick
 from kraftlite.raft.states import Follower, Leader
+from kraftlite.sim.checkers.answers_wait import AnswersWait
 from kraftlite.sim.checkers.base import CheckerFactory
+from kraftlite.sim.checkers.caught_up import CaughtUpFirst
 from kraftlite.sim.checkers.check_quorum import CheckQuorum
 from kraftlite.sim.checkers.i37_fencing_liveness import FencingLiveness
 from kraftlite.sim.checkers.pre_votes import PreVotesDeserved
+from kraftlite.sim.checkers.quorum_epochs import QuorumEpochs
 from kraftlite.sim.checkers.snapshots_due import SnapshotsDue
 from tests.harness.violations import Cases, assert_found
 from tests.harness.watched_cluster import SMALL, WatchedCluster, watched
@@ -61,6 +68,44 @@ def a_node_that_writes_too_many(cluster: WatchedCluster) -> None:
     node.snapshotter._max_bytes = 1
     cluster.create_topic()
     cluster.go(3_000)
+
+
+@CASES.breaks(QuorumEpochs, r"in epoch \d+, answers a Fetch of node \d, which is in epoch")
+def a_leader_that_answers_a_later_epoch(cluster: WatchedCluster) -> None:
+    leader, asks = cluster.leader_id(), cluster.follower_ids()[0]
+    core, epoch = cluster.core(leader), cluster.core(leader).epoch
+    core._serving._leader_error = lambda *_: ErrorCode.NONE  # type: ignore[method-assign]
+    request = RaftFetchRequest(
+        cluster_id=core.config.cluster_id,
+        replica_id=NodeId(asks),
+        replica_directory_id=None,
+        current_leader_epoch=epoch + 1,
+        fetch_offset=core.leo,
+        last_fetched_epoch=epoch,
+        max_wait_ms=0,
+        max_bytes=1_000,
+    )
+    cluster.call(leader, RAFT_FETCH, request)
+
+
+@CASES.breaks(AnswersWait, r"answers a BrokerHeartbeat of node \d, and had written up to")
+def a_controller_that_answers_at_once(cluster: WatchedCluster) -> None:
+    core = cluster.controller()
+    park = core._park
+    core._park = lambda on_done, response, last: on_done(response) if last is None else park(on_done, response, last)  # type: ignore[method-assign]
+    cluster.cut_off(*cluster.follower_ids())
+    cluster.go(1_500)
+
+
+@CASES.breaks(CaughtUpFirst, r"node 4 counts as caught up with metadata up to \d+, and knows")
+def a_node_that_begins_too_early(cluster: WatchedCluster) -> None:
+    node = cluster.node(4).node
+    assert node is not None
+    node.loader._catching_up = True
+    node.loader._raft.high_watermark = lambda: 1  # type: ignore[method-assign]
+    node.loader.image = replace(node.loader.image, provenance=replace(node.loader.image.provenance, last_contained_offset=0))
+    node.loader._still_catching_up()
+    cluster.go(1)
 
 
 @pytest.mark.parametrize(("checker", "violate", "words"), CASES, ids=CASES.ids)
