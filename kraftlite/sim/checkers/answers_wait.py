@@ -12,7 +12,7 @@ from kraftlite.simhost.network import AnyExchange
 
 
 class _Written(NamedTuple):
-    """What a controller had written when a request came, in the epoch in which it was active."""
+    """Up to where a controller had written what waited for its commit when a request came, and in which epoch it was active."""
 
     author: tuple[NodeId, int]
     claim_epoch: int
@@ -34,9 +34,11 @@ class AnswersWait(MetadataChecker):
     def _on_arrival(self, exchange: AnyExchange) -> None:
         view = self.facts.view(self.world.nodes[exchange.target])
         core = view.controller
-        if core is None or core.claim_epoch is None or (exchange.method is ALTER_PARTITION and not exchange.request.partitions):
+        pending = None if core is None else core.deferred.highest_pending_offset
+        if core is None or core.claim_epoch is None or pending is None:
             return
-        self._written.setdefault(exchange, _Written(view.author, core.claim_epoch, core.last_written_offset))
+        if exchange.method is not ALTER_PARTITION or exchange.request.partitions:
+            self._written.setdefault(exchange, _Written(view.author, core.claim_epoch, pending))
 
     def _on_served(self, exchange: AnyExchange, response: object) -> None:
         written, view = self._written.pop(exchange, None), self.facts.view(self.world.nodes[exchange.target])

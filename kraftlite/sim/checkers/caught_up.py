@@ -12,7 +12,7 @@ from kraftlite.sim.checkers.views import NodeView
 
 
 class CaughtUpFirst(MetadataChecker):
-    """When a node says that it has caught up with the metadata log, its image reaches to the high watermark that it knows."""
+    """A node says that it has caught up with the metadata log when its image reaches to the high watermark that it knows."""
 
     numbers: ClassVar[tuple[int, ...]] = (16,)
 

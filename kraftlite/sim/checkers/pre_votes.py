@@ -1,5 +1,5 @@
-"""Who hears its leader does not help another one to take its place (KIP-996): a node that comes back would depose a leader that
-is well."""
+"""A follower that hears its leader does not help another node to take its place (KIP-996): who comes back would depose a leader
+that is well."""
 
 from __future__ import annotations
 

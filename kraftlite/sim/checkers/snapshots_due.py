@@ -19,7 +19,7 @@ _SLACK_MS: Final = 2_000
 
 @dataclass(slots=True)
 class _Count:
-    """What an incarnation counts from. `written`: its own snapshot ends at `offset`, where the log was committed at `at_us`."""
+    """The place from which an incarnation counts. `written`: its own snapshot ends at `offset`, committed at `at_us`."""
 
     offset: int
     at_us: int
@@ -27,7 +27,7 @@ class _Count:
 
 
 class SnapshotsDue(MetadataChecker):
-    """Of two snapshots that an incarnation writes one after the other, the second has as many bytes more of the log as
+    """The second of two snapshots that an incarnation writes has as many bytes more of the log as
     `metadata.log.max.record.bytes.between.snapshots` says, or `metadata.log.max.snapshot.interval.ms` have passed. When the
     faults are over none is overdue."""
 
