@@ -12,13 +12,14 @@ from kraftlite.controller.results import ControllerResult
 from kraftlite.controller.topics_state import TopicsState
 from kraftlite.controller.turns import Steps
 from kraftlite.metadata.records import MetadataRecord
-from kraftlite.model.limits import LEADERS_FIRST_MS, MAX_RECORDS_PER_BATCH
+from kraftlite.model.limits import LEADERS_FIRST_MS
 from kraftlite.model.messages.controller import (
     BrokerHeartbeatRequest,
     BrokerHeartbeatResponse,
     BrokerRegistrationRequest,
     BrokerRegistrationResponse,
 )
+from kraftlite.model.tuning import Tuning
 from kraftlite.runtime.ports import Tracer
 from kraftlite.runtime.trace.controller import BrokerSessionExpired, BrokerStateChanged
 
@@ -27,15 +28,14 @@ class BrokerControl:
     """Computes records for the log; the soft state of heartbeats is changed here directly."""
 
     def __init__(
-        self, cluster: ClusterControl, state: TopicsState, elections: ElectionControl, tracer: Tracer, leaders_first: int
+        self, cluster: ClusterControl, state: TopicsState, elections: ElectionControl, tracer: Tracer, tuning: Tuning
     ) -> None:
         self._cluster = cluster
         self._state = state
         self._elections = elections
         self._tracer = tracer
-        self._leaders_first = leaders_first
-        self.changes_per_part = MAX_RECORDS_PER_BATCH
-        """The partitions of a failed broker whose changes are written before the next are computed: those of a batch."""
+        self._leaders_first = tuning.leaders_first
+        self.changes_per_part = tuning.changes_per_part
 
     def register(
         self, request: BrokerRegistrationRequest, now_ms: int, write_offset: int

@@ -58,7 +58,7 @@ class ControllerState:
         self.isr = IsrControl(self.replication, self.cluster, self.configs, self.elections)
         self.directories = DirectoryControl(self.replication, self.cluster, self.configs, self.features, self.elections)
         self.topics = TopicControl(config, self.replication, self.cluster, self.configs, self.features, rng)
-        self.brokers = BrokerControl(self.cluster, self.replication, self.elections, tracer, config.tuning.leaders_first)
+        self.brokers = BrokerControl(self.cluster, self.replication, self.elections, tracer, config.tuning)
         self._has_records: TimelineValue[bool] = TimelineValue(self.registry, False)
         self.features.brokers = lambda: [(b.broker_id, b.features) for b in self.cluster.brokers.values()]
         self.features.controllers = lambda: [(c.controller_id, c.features) for c in self.cluster.controllers.values()]

@@ -47,6 +47,8 @@ class Tuning:
     """Records in one batch of the metadata transaction that a new log begins with (CE-15, CE-18)."""
     leaders_first: int = 1_000
     """Partitions that a failed broker led from which on those get new leaders before anything else is changed (CM-10)."""
+    changes_per_part: int = MAX_RECORDS_PER_BATCH
+    """Partitions of a failed broker whose changes are written before the next are computed: those of a batch (CM-10)."""
     # metadata
     records_per_slice: int = 250
     """Records that the loader replays before the loop gets a turn: two to four milliseconds."""

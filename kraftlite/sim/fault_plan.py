@@ -32,6 +32,8 @@ START_FAULTS: Final = ("false-starts",)
 """Drawn by `start_faults`, from a random stream of their own."""
 SWAP_FAULTS: Final = ("power-mid-swap",)
 """Drawn by `swap_faults`, from a random stream of their own."""
+MOVE_FAULTS: Final = ("power-mid-move",)
+"""Drawn by `move_faults`, from a random stream of their own."""
 BOOT_FAULTS: Final = ("kill-amid-bootstrap",)
 """They begin when the cluster boots for the first time, whatever their time. Drawn by `boot_faults`, from a random stream of
 their own."""
@@ -50,7 +52,7 @@ AMBUSHES: Final = tuple(
 """Each waits for a step of a transaction, or of a change of the voters. Drawn by `transaction_scenes` and `membership_scenes`,
 from random streams of their own."""
 ONE_TARGET: Final = frozenset(
-    {*NODE_FAULTS, *DISK_FAULTS, *CLOCK_FAULTS, "cut-quorum", "damage", *PLACE_FAULTS, *START_FAULTS, *SWAP_FAULTS}
+    {*NODE_FAULTS, *DISK_FAULTS, *CLOCK_FAULTS, "cut-quorum", "damage", *PLACE_FAULTS, *START_FAULTS, *SWAP_FAULTS, *MOVE_FAULTS}
     | {*SLOW_FAULTS, *TORN_FAULTS, *DIRECTORY_FAULTS, *FILE_FAULTS, *QUORUM_FAULTS[:-1], "old-software"}
 )
 TWO_TARGETS: Final = frozenset({*LINK_FAULTS, "late", "hold"})
@@ -99,7 +101,7 @@ def parse(line: str) -> FaultPlan:
     words = line.split()
     try:
         at_ms, kind = _whole("time", words[0]), words[1]
-        apart = PLACE_FAULTS + START_FAULTS + SWAP_FAULTS + BOOT_FAULTS + QUORUM_FAULTS + LEVEL_FAULTS
+        apart = PLACE_FAULTS + START_FAULTS + SWAP_FAULTS + MOVE_FAULTS + BOOT_FAULTS + QUORUM_FAULTS + LEVEL_FAULTS
         known = tuple(dict.fromkeys(ALL_FAULTS + SCENE_FAULTS + TROUBLES + apart))
         if kind not in known and kind not in AMBUSHES:
             raise ValueError(f"unknown fault {kind!r}: known are {', '.join(known)}, and DEED-at-STEP")

@@ -12,6 +12,7 @@ from kraftlite.sim import (
     level_scenes,
     log_dir_faults,
     membership_scenes,
+    move_faults,
     start_faults,
     swap_faults,
     transaction_scenes,
@@ -33,7 +34,7 @@ def draw_all(seed: int, shape: Shape, duration_ms: int, theme: str = PLAIN) -> t
     if theme in (PLAIN, TROUBLES):
         later += elr_scenes.draw(seed, shape, duration_ms)
     if theme == DIRECTORIES:
-        later = log_dir_faults.draw(seed, shape, duration_ms)
+        later = log_dir_faults.draw(seed, shape, duration_ms) + move_faults.draw(seed, shape, duration_ms)
     if theme in (LOGS, TROUBLES):
         later += start_faults.draw(seed, shape, duration_ms)
     if theme == LOGS:

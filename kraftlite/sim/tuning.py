@@ -40,6 +40,7 @@ CHOICES: Final[Mapping[str, Sequence[int]]] = {
     "updates_joined": (1, 2, 5),
     "leaders_first": (1, 2),
     "first_records_per_batch": (1, 2, 5),
+    "changes_per_part": (1, 2, 5),
 }
 
 

@@ -82,6 +82,9 @@ class SimHost:
     boots: int = 0
     ended: int = 0
     """The number of the last incarnation that has ended: nobody hears of it any more."""
+    stood_still_us: tuple[int, int] = (0, 0)
+    """Beginning and end of the last pause that is over."""
+    _paused_us: int = 0
     _rates: tuple[int, int] = (0, 0)
     now: Incarnation | None = None
     node_id: NodeId = field(init=False)
@@ -204,11 +207,13 @@ class SimHost:
         """Stop-the-world, as by SIGSTOP: its time goes on, nothing of it runs."""
         if self.now is not None and not self.now.paused:
             self.now.paused = True
+            self._paused_us = self.loop.now_us()
             self.loop.pause(self.now.pid)
 
     def resume(self) -> None:
         if self.now is not None and self.now.paused:
             self.now.paused = False
+            self.stood_still_us = self._paused_us, self.loop.now_us()
             self.loop.resume(self.now.pid)
 
     def stop(self) -> Awaitable[None] | None:

@@ -211,8 +211,8 @@ def watched() -> Iterator[Callable[..., WatchedCluster]]:
     """Give a function that starts a cluster under given checkers; close them all at the end."""
     made: list[WatchedCluster] = []
 
-    def start(*factories: CheckerFactory) -> WatchedCluster:
-        made.append(WatchedCluster(MetadataWatch, *factories))
+    def start(*factories: CheckerFactory, shape: Shape = SMALL) -> WatchedCluster:
+        made.append(WatchedCluster(MetadataWatch, *factories, shape=shape))
         return made[-1].start()
 
     try:

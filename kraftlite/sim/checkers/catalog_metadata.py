@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import Final
 
+from kraftlite.sim.checkers.answers_wait import AnswersWait
 from kraftlite.sim.checkers.base import CheckerFactory
 from kraftlite.sim.checkers.catalog_membership import MEMBERSHIP
+from kraftlite.sim.checkers.caught_up import CaughtUpFirst
 from kraftlite.sim.checkers.check_quorum import CheckQuorum
 from kraftlite.sim.checkers.facts import MetadataWatch
 from kraftlite.sim.checkers.i01_election_safety import ElectionSafety
@@ -35,8 +37,12 @@ from kraftlite.sim.checkers.i85_feature_levels import FeatureLevels
 from kraftlite.sim.checkers.i86_controllers_registered import ControllersRegistered
 from kraftlite.sim.checkers.i97_listeners import RegisteredListeners
 from kraftlite.sim.checkers.one_incarnation import OneIncarnation
+from kraftlite.sim.checkers.pre_votes import PreVotesDeserved
+from kraftlite.sim.checkers.quorum_epochs import QuorumEpochs
+from kraftlite.sim.checkers.refused_incarnations import RefusedIncarnations
 from kraftlite.sim.checkers.self_checks import SelfCheckMetadata
 from kraftlite.sim.checkers.shutdowns_end import ShutdownsEnd
+from kraftlite.sim.checkers.snapshots_due import SnapshotsDue
 
 RAFT_AND_METADATA: Final[tuple[CheckerFactory, ...]] = (
     MetadataWatch,
@@ -52,13 +58,18 @@ RAFT_AND_METADATA: Final[tuple[CheckerFactory, ...]] = (
     OwnEpochCommit,
     RoleConsistency,
     CheckQuorum,
+    PreVotesDeserved,
+    QuorumEpochs,
     SnapshotAtLogStart,
+    SnapshotsDue,
     *MEMBERSHIP,
     ValueVerdict,
     NoIllegalState,
     MetadataMatching,
+    CaughtUpFirst,
     SingleWriter,
     AckCommitted,
+    AnswersWait,
     Fencing,
     FencingLiveness,
     IsrAndLeader,
@@ -66,6 +77,7 @@ RAFT_AND_METADATA: Final[tuple[CheckerFactory, ...]] = (
     PartitionEpochs,
     BrokerEpochs,
     OneIncarnation,
+    RefusedIncarnations,
     ShutdownsEnd,
     ProducerIds,
     FeatureLevels,

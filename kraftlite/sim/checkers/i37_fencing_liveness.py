@@ -20,6 +20,8 @@ from kraftlite.simhost.network import AnyExchange
 _GAP_US: Final = 700_000
 """An idle controller writes more often than this: one that did not was paused, and gives everybody that time (CE-25)."""
 _SLACK_US: Final = 2_000_000
+_STALL_MS: Final = 200
+"""A controller takes no note of having stood still for half of that (CE-25)."""
 
 
 class FencingLiveness(MetadataChecker):
@@ -29,6 +31,7 @@ class FencingLiveness(MetadataChecker):
     session anew.
 
     The other way round, no controller ends the session of a broker whose heartbeat it has taken less than a session timeout ago.
+    The time in which its process stood still does not count, but for the eighth of one that it may have slept anyway (CE-25).
     """
 
     numbers: ClassVar[tuple[int, ...]] = (37,)
@@ -69,10 +72,19 @@ class FencingLiveness(MetadataChecker):
         if taken_us is None or core is None:
             return
         passed_ms = (now_us - taken_us) * (1_000_000 + node.fastest_ppm) // 1_000_000_000 + 1  # by its clock
-        if passed_ms < core.config.session_timeout_ms:
+        session_ms = core.config.session_timeout_ms
+        if passed_ms < session_ms:
             self.fail(
                 f"controller {node.node_id} ends the session of broker {event.broker_id}, whose heartbeat it has taken "
-                f"{passed_ms} ms ago; a session lasts {core.config.session_timeout_ms}"
+                f"{passed_ms} ms ago; a session lasts {session_ms}"
+            )
+        from_us, to_us = node.stood_still_us
+        still_us = to_us - from_us if from_us > taken_us else 0
+        still_ms = still_us * (1_000_000 + node.slowest_ppm) // 1_000_000_000
+        if still_ms and passed_ms - still_ms < session_ms * 7 // 8 - _STALL_MS:
+            self.fail(
+                f"controller {node.node_id} ends the session of broker {event.broker_id}, whose heartbeat it has taken "
+                f"{passed_ms} ms ago; it stood still for {still_ms} ms of them, and a session lasts {session_ms}"
             )
 
     def on_controller(self, view: NodeView) -> None:

@@ -6,6 +6,7 @@ import errno
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Final
 
+from kraftlite.broker.log_dirs_state import DELETE_SUFFIX, FUTURE_SUFFIX
 from kraftlite.log.cleaned import SWAP_SUFFIX
 from kraftlite.sim.fault_plan import FaultPlan
 from kraftlite.sim.injection.handler import Handler
@@ -155,12 +156,21 @@ def power_mid_write(injector: Injector, plan: FaultPlan) -> None:
 
 
 BOOT_MS: Final = 200
-"""The time for which a machine is dark that has lost power in the middle of a swap."""
+"""The time for which a machine is dark that has lost power at a rename."""
 
 
 def power_mid_swap(injector: Injector, plan: FaultPlan) -> None:
     """Once within the fault's time, the machine loses power while a compacted segment takes the place of others: at one of the
     renames behind the first by which that is announced, `amount` says at which."""
+    _power_at_rename(injector, plan, lambda source, target: target.endswith(SWAP_SUFFIX))
+
+
+def power_mid_move(injector: Injector, plan: FaultPlan) -> None:
+    """The same while a copy takes a replica's place: it gets its plain name first, and then the old directory loses that."""
+    _power_at_rename(injector, plan, lambda source, target: source.endswith(FUTURE_SUFFIX) and not target.endswith(DELETE_SUFFIX))
+
+
+def _power_at_rename(injector: Injector, plan: FaultPlan, begins: Callable[[str, str], bool]) -> None:
     node = injector.one(plan)
     if node is None or not node.running:
         return
@@ -170,7 +180,7 @@ def power_mid_swap(injector: Injector, plan: FaultPlan) -> None:
     def renamed(source: str, target: str) -> None:
         nonlocal begun, left
         watched(source, target)
-        begun = begun or target.endswith(SWAP_SUFFIX)
+        begun = begun or begins(source, target)
         if not begun or injector.over or node.now is not here or injector.cluster.loop.now_us() > until_us:
             return
         if left:
@@ -179,7 +189,7 @@ def power_mid_swap(injector: Injector, plan: FaultPlan) -> None:
         injector.note(f"power {node.node_id}, when {target} has its name")
         injector.power_cut(node)
         injector.boot_later(node, BOOT_MS)
-        raise OSError(errno.EIO, "the machine lost power during a swap", target)
+        raise OSError(errno.EIO, "the machine lost power at a rename", target)
 
     disk.on_renamed = renamed
 
@@ -197,4 +207,5 @@ KINDS: Final[Mapping[str, Handler]] = {
     "stutter": stutter,
     "power-mid-write": power_mid_write,
     "power-mid-swap": power_mid_swap,
+    "power-mid-move": power_mid_move,
 }

@@ -6,6 +6,7 @@ from kraftlite.broker.lifecycle_core import BrokerLifecycleCore
 from kraftlite.broker.publisher import BrokerMetadataPublisher
 from kraftlite.controller.broker_control import BrokerControl
 from kraftlite.controller.cluster_control import ClusterControl
+from kraftlite.controller.election_control import ElectionControl
 from kraftlite.controller.heartbeats import HeartbeatManager, HeartbeatTracker
 from kraftlite.replication.role_queue import RoleQueue
 from kraftlite.sim.scenes import two_failovers
@@ -136,3 +137,18 @@ def second_incarnation_in_a_session(patch: Patch) -> None:
 def the_dead_hold_up_shutdowns(patch: Patch) -> None:
     """CM-08: KAFKA-14392's neighbourhood: a rolling restart stands still while a broker is down."""
     patch.edit(HeartbeatManager, "lowest_active_offset", ("it.fenced or ", ""))
+
+
+@mutant(
+    "one-is-left-between-two-parts",
+    "of a broker that is fenced in parts one partition between two of them keeps it",
+    expects=("SelfCheck", "19", "20"),
+    lens=tuned(changes_per_part=1),
+)
+def one_is_left_between_two_parts(patch: Patch) -> None:
+    """CM-10: a failed broker of tens of thousands of partitions leads one of ten thousand on."""
+    patch.edit(
+        ElectionControl,
+        "_leave_from",
+        ("partial(self._leave_from, end, partitions", "partial(self._leave_from, end + 1, partitions"),
+    )

@@ -58,6 +58,7 @@ MODULES: Final = (
     "throttles",
     "cordons",
     "brokers_away",
+    "needless",
 )
 
 Change = Callable[[Patch], None]

@@ -33,6 +33,18 @@ def answers_at_earlier_commit(patch: Patch) -> None:
 
 
 @mutant(
+    "nothing-written-answers-at-once",
+    "an answer that changes nothing does not wait for what is not committed, and which it speaks of",
+    expects=("18",),
+    lens=playing(deposed_leader),
+)
+def nothing_written_answers_at_once(patch: Patch) -> None:
+    """CE-07: a client is told that a topic exists, a broker that it is fenced, and the next controller knows nothing of it."""
+    rule = "self.deferred.highest_pending_offset if last_offset is None else last_offset"
+    patch.edit(ControllerCore, "_park", (rule, "last_offset"))
+
+
+@mutant(
     "renounce-answers-success",
     "what waits when a controller steps down is answered as if it had been committed",
     expects=("18",),

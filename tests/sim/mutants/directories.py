@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from kraftlite.broker.assignments import Assignments
+from kraftlite.broker.log_dirs_loading import LogLoader
 from kraftlite.broker.log_dirs_placement import Placement
 from kraftlite.broker.log_moves import LogMoves
 from kraftlite.controller.cluster_control import ClusterControl
@@ -10,6 +11,10 @@ from kraftlite.controller.directory_control import DirectoryControl
 from kraftlite.controller.election_control import ElectionControl
 from kraftlite.log.log import Log
 from kraftlite.replication.partition import Partition
+from kraftlite.sim import move_faults, schedule
+from kraftlite.sim.fault_plan import FaultPlan
+from kraftlite.sim.shape import Shape
+from kraftlite.sim.targets import node_ids
 from kraftlite.sim.workloads import directories as workload
 from tests.sim.mutants.catalog import mutant
 from tests.sim.mutants.lenses import configured, playing, together, tuned
@@ -169,3 +174,28 @@ def placed_in_the_first_directory(patch: Patch) -> None:
 def failed_directory_answers_nobody(patch: Patch) -> None:
     """RP-09: its producer stands still for its whole timeout, and then hears nothing of where to go."""
     patch.edit(Partition, "go_offline", ("self.fail_waiting(ErrorCode.KAFKA_STORAGE_ERROR)", "pass"))
+
+
+def dark_amid_moves(patch: Patch) -> None:
+    """Each broker has half of each second in which it loses power when a copy has taken a replica's place, and no other fault."""
+
+    def cuts(seed: int, shape: Shape, duration_ms: int) -> list[FaultPlan]:
+        brokers = node_ids(shape, "broker")
+        times = range(1_500, duration_ms, 1_000)
+        return [
+            FaultPlan(at_ms=at_ms, kind="power-mid-move", target=it, for_ms=500, amount=1) for at_ms in times for it in brokers
+        ]
+
+    patch.set(move_faults, "draw", cuts)
+    patch.set(schedule, "draw", lambda rng, shape, duration_ms: [])
+
+
+@mutant(
+    "two-directories-are-too-many",
+    "a start that finds a replica in two directories refuses both",
+    expects=("crash",),
+    lens=dark_amid_moves,
+)
+def two_directories_are_too_many(patch: Patch) -> None:
+    """JB-11, LG-33: a power cut where a move ends leaves two, of which metadata names one; the broker does not start any more."""
+    patch.edit(LogLoader, "_settle", ("if assigned not in (state.directory_id, other[0].directory_id):", "if True:"))

@@ -27,6 +27,17 @@ def snapshot_without_producer_ids(patch: Patch) -> None:
     patch.edit(ProducerIdsImage, "write", ("if self.next_producer_id > 0:", "if False:"))
 
 
+@mutant(
+    "published-before-caught-up",
+    "a node acts on the metadata that it has before it has what is committed",
+    expects=("16",),
+    lens=configured(metadata_log_max_record_bytes_between_snapshots="2000"),
+)
+def published_before_caught_up(patch: Patch) -> None:
+    """ML-02: a broker that starts with a metadata snapshot sets the logs of topics aside that were made after it."""
+    patch.edit(MetadataLoader, "_still_catching_up", (" or self.image.offset < high_watermark - 1", ""))
+
+
 @mutant("delta-applied-twice", "the last batch is delivered again at a change of leader", expects=("16", "14", "crash"))
 def delta_applied_twice(patch: Patch) -> None:
     """etcd v3.5 (etcd#13766): the index of what was applied was behind what had been applied, and entries were applied again."""

@@ -76,6 +76,17 @@ def diverging_voter_counts(patch: Patch) -> None:
     patch.edit(Serving, "on_fetch_request", (rule, counts))
 
 
+@mutant(
+    "voters-of-later-epochs-count",
+    "a leader answers voters that are in a later epoch already, and counts them",
+    expects=("9", "5", "6"),
+    lens=playing(deposed_leader),
+)
+def voters_of_later_epochs_count(patch: Patch) -> None:
+    """RF-32. A voter that has voted in a later epoch must not help an earlier one to commit: Raft §5.1's rule for requests."""
+    patch.edit(Serving, "_leader_error", ("if epoch > ctx.epoch:", "if False:"))
+
+
 @mutant("applied-before-commit", "state machines get what is in the log, committed or not", expects=("7", "16", "18"))
 def applied_before_commit(patch: Patch) -> None:
     """Reads of uncommitted state, as with MongoDB's read concern "local" and etcd's early reads in Jepsen's analyses."""

@@ -209,3 +209,27 @@ def slow_controllers(rng: random.Random, shape: Shape, at_ms: int) -> Sequence[F
             at_ms=at_ms, kind="slow-cpu", target="controller", for_ms=rng.randint(1_500, 4_000), amount=rng.choice((2_000, 5_000))
         ),
     )
+
+
+def quick_restarts(rng: random.Random, shape: Shape, at_ms: int) -> Sequence[FaultPlan]:
+    """A broker stops in order and is back at once."""
+    return (FaultPlan(at_ms=at_ms, kind="stop", target=rng.choice(node_ids(shape, "broker")), for_ms=rng.randint(50, 300)),)
+
+
+def long_absences_and_failovers(rng: random.Random, shape: Shape, at_ms: int) -> Sequence[FaultPlan]:
+    """A broker is away until it has been fenced, and comes back when the active controller has been replaced."""
+    brokers = [it for it in node_ids(shape, "broker") if it not in node_ids(shape, "controller")]
+    if not brokers:
+        return ()
+    fenced_ms = period_ms(shape, "broker.session.timeout.ms", 9_000) * 5 // 4 + 500
+    elected_ms = 2 * period_ms(shape, "controller.quorum.fetch.timeout.ms", 2_000) + rng.randint(200, 600)
+    return (
+        FaultPlan(at_ms=at_ms, kind="kill", target=rng.choice(brokers), for_ms=fenced_ms + elected_ms),
+        FaultPlan(at_ms=at_ms + fenced_ms, kind="kill", target="controller", for_ms=elected_ms + 3_000),
+    )
+
+
+def suspended_controllers(rng: random.Random, shape: Shape, at_ms: int) -> Sequence[FaultPlan]:
+    """The machine of the active controller is suspended for longer than a session lasts."""
+    for_ms = period_ms(shape, "broker.session.timeout.ms", 9_000) + rng.randint(500, 2_000)
+    return (FaultPlan(at_ms=at_ms, kind="pause", target="controller", for_ms=for_ms),)

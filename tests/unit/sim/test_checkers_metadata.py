@@ -61,7 +61,8 @@ TESTED_ELSEWHERE = (
     "EligibleLeaders",
     "FeatureLevels",
     "ControllersRegistered",
-    *("RegisteredListeners", "OneIncarnation", "ShutdownsEnd"),
+    *("RegisteredListeners", "OneIncarnation", "RefusedIncarnations", "ShutdownsEnd", "PreVotesDeserved"),
+    *("SnapshotsDue", "CaughtUpFirst", "QuorumEpochs", "AnswersWait"),
     *(it.__name__ for it in MEMBERSHIP),
 )
 METADATA_LOG = "/data/__cluster_metadata-0"

@@ -8,12 +8,23 @@ from dataclasses import replace
 
 import pytest
 
-from kraftlite.sim import boot_faults, elr_scenes, schedule, start_faults, swap_faults, themes, troubles
+from kraftlite.sim import (
+    boot_faults,
+    elr_scenes,
+    log_dir_faults,
+    move_faults,
+    schedule,
+    start_faults,
+    swap_faults,
+    themes,
+    troubles,
+)
 from kraftlite.sim.fault_plan import (
     ALL_FAULTS,
     AMBUSHES,
     BOOT_FAULTS,
     LEVEL_FAULTS,
+    MOVE_FAULTS,
     ONE_TARGET,
     PLACE_FAULTS,
     QUORUM_FAULTS,
@@ -37,7 +48,9 @@ def _drawn(seed: int, shape: Shape = SHAPE) -> list[FaultPlan]:
 
 
 def test_every_kind_of_fault_has_what_carries_it_out() -> None:
-    drawn_apart = {*PLACE_FAULTS, *START_FAULTS, *SWAP_FAULTS, *BOOT_FAULTS, *QUORUM_FAULTS, *LEVEL_FAULTS}
+    drawn_apart = {
+        *PLACE_FAULTS, *START_FAULTS, *SWAP_FAULTS, *MOVE_FAULTS, *BOOT_FAULTS, *QUORUM_FAULTS, *LEVEL_FAULTS,
+    }  # fmt: skip
     assert set(HANDLERS) == {*ALL_FAULTS, *SCENE_FAULTS, *TROUBLES, *AMBUSHES, *drawn_apart}
 
 
@@ -87,6 +100,19 @@ def test_power_is_cut_in_the_middle_of_a_swap_once_and_the_run_holds() -> None:
     )
     shape = replace(NAMED["1+3"], config={**NAMED["1+3"].config, "log.cleaner.backoff.ms": "50"})
     result = run(RunPlan(seed=0, theme=themes.LOGS, shape=shape, faults=faults, duration_ms=9_000))
+    assert (result.outcome, result.story) == (Outcome.OK, "")
+    assert any("has its name" in text for _, text in result.injected), "nobody was hit"
+
+
+def test_power_is_cut_in_the_middle_of_a_move_once_and_the_run_holds() -> None:
+    assert sum(bool(move_faults.draw(seed, SHAPE, 10_000)) for seed in range(100)) in range(15, 55)
+    faults = tuple(
+        FaultPlan(at_ms=at_ms, kind="power-mid-move", target=str(broker), for_ms=2_000, amount=at_ms // 2_000 % 2)
+        for at_ms in range(1_000, 9_000, 2_000)
+        for broker in (2, 3, 4)
+    )
+    shape = log_dir_faults.several(NAMED["1+3"], 0)
+    result = run(RunPlan(seed=0, theme=themes.DIRECTORIES, shape=shape, faults=faults, duration_ms=10_000))
     assert (result.outcome, result.story) == (Outcome.OK, "")
     assert any("has its name" in text for _, text in result.injected), "nobody was hit"
 
