@@ -91,11 +91,9 @@ class Segment:
         jitter_ms: int,
         deferred: bool = False,
     ) -> Segment:
-        """A new, empty one. What a crash may have left under its name is emptied.
-
-        `deferred`: for a directory without segments. The files are made by the first append: a topic of thousands of
-        partitions would else make many thousands at once, and those cost more than everything else about it.
-        """
+        """A new, empty one. What a crash may have left under its name is emptied. `deferred`: in a directory without segments
+        the files are made by the first append: a topic of thousands of partitions would else make many thousands at once,
+        and those cost more than everything else about it."""
         segment = cls(disk, directory, base_offset, config, created_ms=created_ms, jitter_ms=jitter_ms)
         segment._deferred = True
         segment._distrust_indexes()
