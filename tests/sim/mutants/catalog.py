@@ -58,6 +58,7 @@ MODULES: Final = (
     "throttles",
     "cordons",
     "brokers_away",
+    "group_times",
 )
 
 Change = Callable[[Patch], None]
@@ -85,6 +86,7 @@ AREA_THEMES: Final = {
     "throttles": ADMIN,
     "cordons": DIRECTORIES,
     "brokers_away": ADMIN,
+    "group_times": GROUPS,
 }
 """The themes in which the mutants of an area are hunted; all others in plain runs."""
 
