@@ -147,6 +147,8 @@ class GroupShard:
         if assignments:
             for group in self.consumers.by_id.values():
                 group.check_assignment()
+        for group in self.consumers.by_id.values():
+            self.consumers.check_times(group)
 
     def _check_consumers(self, group_ids: Iterable[str]) -> None:
         for group_id in group_ids:

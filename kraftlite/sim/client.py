@@ -7,7 +7,7 @@ import random
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from kraftlite.log.batch import Record, build_batch, iter_batches, iter_records
+from kraftlite.log.batch import MAX_SEQUENCE, Record, build_batch, iter_batches, iter_records
 from kraftlite.model.errors import ApiError, ErrorCode
 from kraftlite.model.ids import Endpoint, NodeId
 from kraftlite.model.method import Method, Req, Res
@@ -30,6 +30,7 @@ from kraftlite.sim.service import (
     ProduceAsk,
     ProducerIdAsk,
 )
+from kraftlite.sim.themes import PLAIN
 
 if TYPE_CHECKING:
     from kraftlite.sim.cluster import SimCluster
@@ -172,6 +173,8 @@ class SimProducer(SimClient):
         self.producer_epoch = -1
         self.numbers: dict[TopicPartition, int] = {}
         self.sequences: dict[TopicPartition, int] = {}
+        """The next one of each partition; the one behind the greatest is 0."""
+        self._first_sequence = _first_sequence(cluster.theme, cluster.seed, number)
         self.open: dict[TopicPartition, list[list[Produce]]] = {}
         self._identity: asyncio.Task[None] | None = None
 
@@ -210,8 +213,8 @@ class SimProducer(SimClient):
         self.numbers[tp] = number + 1
         sequence = -1
         if self.idempotent:
-            sequence = self.sequences.get(tp, 0)
-            self.sequences[tp] = sequence + 1
+            sequence = self.sequences.get(tp, self._first_sequence)
+            self.sequences[tp] = (sequence + 1) & MAX_SEQUENCE
         return Produce(
             client=self.name,
             tp=tp,
@@ -305,7 +308,7 @@ class SimProducer(SimClient):
         """Return whether an earlier batch of the same producer has no verdict yet: this one may overtake it."""
         first = records[0]
         return any(
-            batch and batch[0].producer_id == first.producer_id and batch[0].sequence < first.sequence
+            batch and batch[0].producer_id == first.producer_id and batch[0].number < first.number
             for batch in self.open.get(tp, [])
         )
 
@@ -326,6 +329,13 @@ class SimProducer(SimClient):
         for index, it in enumerate(records):
             it.verdict, it.returned_us = verdict, self.now_us()
             it.offset = base_offset + index if base_offset >= 0 else -1
+
+
+def _first_sequence(theme: str, seed: int, number: int) -> int:
+    """The sequence with which a producer begins in each partition. A broker that does not know it takes any. In plain runs it is
+    one of the last for a quarter of them, so that they come to where sequences begin anew, as a producer of years does."""
+    rng = random.Random(f"client/sequences/{seed}/{number}")
+    return MAX_SEQUENCE - rng.randrange(20) if theme == PLAIN and rng.randrange(4) == 0 else 0
 
 
 class SimConsumer(SimClient):

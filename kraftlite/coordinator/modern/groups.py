@@ -306,6 +306,17 @@ class ConsumerGroups:
         elif revokes_anew or deadlines.get(key) is None:
             deadlines.set(key, now_ms + member.rebalance_timeout_ms)
 
+    def check_times(self, group: ConsumerGroup) -> None:
+        """Raise AssertionError when a member may be silent, or keep what it is to give up, for ever."""
+        deadlines, name = self._classic.deadlines, f"consumer group {group.group_id}"
+        for member_id, member in group.members.items():
+            session = deadlines.get((Timer.MEMBER_SESSION, group.group_id, member_id))
+            assert session is not None, f"{name}: member {member_id} has no session that could expire"
+            revokes = member.state is MemberState.UNREVOKED_PARTITIONS and member.classic is None
+            if revokes and member.epoch != STATIC_LEAVE_EPOCH:
+                until = deadlines.get((Timer.REVOCATION, group.group_id, member_id))
+                assert until is not None, f"{name}: member {member_id} may keep {dict(member.revoking)} for ever"
+
     def expect(self, timer: Timer, group: ConsumerGroup, member_id: str, timeout_ms: int, *, anew: bool = True) -> None:
         """`anew`: also when it is expected already."""
         key = (timer, group.group_id, member_id)

@@ -11,8 +11,9 @@ from kraftlite.sim.history import Produce, Verdict
 
 
 class OrderKept(HistoryChecker):
-    """The records of one producer id come, in a final log, in the order of their sequences. Of two records that all in-sync
-    replicas acknowledged, the one whose answer was there before the other was sent comes first, whoever sent them."""
+    """The records of one producer id come, in a final log, in the order of their numbers, which their sequences follow. Of two
+    records that all in-sync replicas acknowledged, the one whose answer was there before the other was sent comes first, whoever
+    sent them."""
 
     def at_end(self) -> None:
         if not may_forget_producers(self.world):
@@ -28,7 +29,7 @@ class OrderKept(HistoryChecker):
                 if it is None:
                     continue
                 before = last.get((it.producer_id, it.producer_epoch))
-                if before is not None and before[1].sequence >= it.sequence:
+                if before is not None and before[1].number >= it.number:
                     self.fail(
                         f"{tp}: {before[1].value} (sequence {before[1].sequence}) at offset {before[0]} comes before "
                         f"{value} (sequence {it.sequence}) at {offset}"

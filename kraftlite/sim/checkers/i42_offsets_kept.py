@@ -8,10 +8,12 @@ from typing import ClassVar
 
 from kraftlite.coordinator.api import FetchedOffset
 from kraftlite.coordinator.consumer_protocol import subscribed_topics
-from kraftlite.coordinator.records import OffsetKey
+from kraftlite.coordinator.records import CommittedOffset, GroupKey, GroupValue, OffsetKey
 from kraftlite.model.errors import ErrorCode
 from kraftlite.model.ids import NodeId
 from kraftlite.model.topic_partition import TopicPartition
+from kraftlite.runtime.trace import TraceEvent
+from kraftlite.runtime.trace.group import GroupStateChanged
 from kraftlite.sim.checkers.base import World
 from kraftlite.sim.checkers.group_log import Change, GroupChecker, GroupLog, Version
 from kraftlite.sim.services.groups import (
@@ -25,6 +27,7 @@ from kraftlite.sim.services.groups import (
     OffsetFetchAsk,
     Told,
 )
+from kraftlite.simhost.host import SimHost
 from kraftlite.simhost.network import AnyExchange
 
 _CLOCK_SLACK_MS = 2_000
@@ -49,30 +52,36 @@ class OffsetsKept(GroupChecker):
     def __init__(self, world: World) -> None:
         super().__init__(world)
         self._asked: dict[AnyExchange, Asked] = {}
-        self._removable: dict[str, None] = {}
-        """Groups for which somebody asked to delete something."""
+        self._deleting: dict[AnyExchange, str] = {}
+        """The groups of the requests under way that delete something."""
+        self._deleted_ms: dict[str, int] = {}
+        """The time at which the last such request of a group was over: its tombstones lie in front of what is committed later."""
+        self._emptied: dict[str, None] = {}
+        """Groups of the classic protocol that have lost their last member, whether that could be written or not."""
         config = world.cluster.brokers[0].config if world.cluster.brokers else None
         self._retention_ms = 60_000 * int(str(config.get("offsets.retention.minutes")) if config is not None else 10_080)
 
     # --- removal
 
     def on_records(self, log: GroupLog, changes: Sequence[Change]) -> None:
+        removed = {it.key.group_id: it.old for it in reversed(changes) if isinstance(it.key, GroupKey) and it.old is not None}
         for change in changes:
             if isinstance(change.key, OffsetKey) and change.new is None and change.old is not None:
-                self._check_removal(log, change, change.key)
+                stored = log.classic.get(change.key.group_id) or removed.get(change.key.group_id)
+                self._check_removal(log, change, change.key, stored)
 
-    def _check_removal(self, log: GroupLog, change: Change, key: OffsetKey) -> None:
+    def _check_removal(self, log: GroupLog, change: Change, key: OffsetKey, stored: GroupValue | None) -> None:
         if self._topic_went(key.tp.topic):
             return
         if key.tp.topic in self._subscribed(log, key.group_id):
             self.fail_in(log, change, f"removes the offset of {key.tp} of group {key.group_id}, whose members read it")
-        if key.group_id in self._removable:
+        value: CommittedOffset = change.old
+        asked_ms = self._deleted_ms.get(key.group_id, -1) + _CLOCK_SLACK_MS
+        if key.group_id in self._deleting.values() or value.commit_ms <= asked_ms:
             return
         versions = log.offsets[key.group_id][key.tp]
-        now_ms = max(self.world.cluster.wall_ms(it.node_id) for it in self.world.cluster.brokers) + _CLOCK_SLACK_MS
-        value = change.old
-        everything = [it.value for all_of in log.offsets[key.group_id].values() for it in all_of if it.value is not None]
-        since_ms = min(it.commit_ms for it in everything)
+        now_ms = self._wall_ms() + _CLOCK_SLACK_MS
+        since_ms = self._since_ms(log, key.group_id, value, stored)
         due_ms = since_ms + self._retention_ms if value.expire_ms is None else value.expire_ms
         if now_ms < due_ms and not self._clocks_jumped():
             self.fail_in(
@@ -81,6 +90,23 @@ class OffsetsKept(GroupChecker):
                 f"removes the offset of {key.tp} of group {key.group_id}, committed as {versions[-2].value}, at {now_ms}: "
                 f"it is due at {due_ms}, and nobody has asked for it",
             )
+
+    def _since_ms(self, log: GroupLog, group_id: str, value: CommittedOffset, stored: GroupValue | None) -> int:
+        """Return when the time of an offset began, at the earliest: when a group of the classic protocol became empty, as its
+        last record says (`stored`), else with the commit. It may have become empty without a record, and before the commit."""
+        if stored is not None and stored.protocol_type and not stored.members and stored.state_since_ms is not None:
+            return stored.state_since_ms
+        if group_id in self._emptied:
+            everything = [it.value for all_of in log.offsets[group_id].values() for it in all_of if it.value is not None]
+            return min(it.commit_ms for it in everything)
+        return value.commit_ms
+
+    def _wall_ms(self) -> int:
+        return max(self.world.cluster.wall_ms(it.node_id) for it in self.world.cluster.brokers)
+
+    def on_event(self, now_us: int, node: SimHost, event: TraceEvent) -> None:
+        if isinstance(event, GroupStateChanged) and event.state == "Empty":
+            self._emptied[event.group] = None
 
     def _clocks_jumped(self) -> bool:
         """Return whether some clock goes ahead of others: whose commit it was is not known."""
@@ -114,14 +140,24 @@ class OffsetsKept(GroupChecker):
                 self._asked[exchange] = Asked(self._is_current(exchange.target, request.group_id), told)
         elif exchange.method is OFFSET_DELETE or exchange.method is DELETE:
             assert isinstance(request, OffsetDeleteAsk | DeleteAsk)
-            self._removable[request.group_id] = None
+            self._deleting[exchange] = request.group_id
 
     def _is_current(self, node_id: NodeId, group_id: str) -> bool:
         node = self.world.nodes[node_id]
         return self.groups.is_current(self.groups.driver(node, group_id), node)
 
+    def on_death(self, node: SimHost, how: str) -> None:
+        for exchange in [it for it in self._deleting if it.target == node.node_id]:
+            self._deletion_over(exchange)
+
+    def _deletion_over(self, exchange: AnyExchange) -> None:
+        group_id = self._deleting.pop(exchange, None)
+        if group_id is not None:
+            self._deleted_ms[group_id] = max(self._wall_ms(), self._deleted_ms.get(group_id, -1))
+
     def on_served(self, exchange: AnyExchange, response: object) -> None:
         request = exchange.request
+        self._deletion_over(exchange)
         if exchange.method is COMMIT:
             assert isinstance(request, CommitAsk) and isinstance(response, Told)
             if response.error is ErrorCode.NONE:

@@ -96,12 +96,14 @@ def _is_idle(driver: GroupDriver) -> bool:
 def _classic(group: Group) -> tuple[object, ...]:
     stable = {GroupState.PREPARING_REBALANCE: GroupState.STABLE}.get(group.state, group.state)  # it may have begun already
     members = sorted((it.member_id, it.instance_id, it.session_timeout_ms, it.assignment) for it in group.members.values())
-    return group.generation, stable.value if group.members else "Empty", group.protocol_name, members
+    since_ms = None if group.members else group.state_since_ms  # from which its offsets expire (KIP-211)
+    return group.generation, stable.value if group.members else "Empty", group.protocol_name, members, since_ms
 
 
 def _classic_stored(value: GroupValue) -> tuple[object, ...]:
     members = sorted((it.member_id, it.instance_id, it.session_timeout_ms, it.assignment) for it in value.members)
-    return value.generation, "Stable" if members else "Empty", value.protocol_name, members
+    since_ms = None if members else value.state_since_ms
+    return value.generation, "Stable" if members else "Empty", value.protocol_name, members, since_ms
 
 
 def _consumers(group: ConsumerGroup) -> tuple[object, ...]:

@@ -7,26 +7,53 @@ from typing import ClassVar
 
 from kraftlite.log.batch import BatchHeader, iter_headers
 from kraftlite.log.log import Log
+from kraftlite.log.segment import Segment
+from kraftlite.metadata.records import ConfigRecord, MetadataRecord
+from kraftlite.model.limits import MAX_INT64
 from kraftlite.runtime.trace import TraceEvent
-from kraftlite.runtime.trace.log import LogCleaned
+from kraftlite.runtime.trace.log import LogCleaned, LogRolled
+from kraftlite.sim.checkers.base import World
 from kraftlite.sim.checkers.facts import MetadataChecker
 from kraftlite.sim.checkers.i51_configs_in_force import LAYERS, as_text, equal_numbers, in_force
 from kraftlite.sim.checkers.log_files import OFFSET_ENTRY, TIME_ENTRY, files_of, running_log
+from kraftlite.sim.checkers.model import TOPIC, MetadataState
+from kraftlite.sim.checkers.views import Entry
 from kraftlite.simhost.host import SimHost
 
 
 class LogsKeptUp(MetadataChecker):
     """In the files of closed segments each entry of an offset index names the position of a batch that ends at its offset, and
-    each entry of a time index the largest time so far and the end of the batch that has it, both in growing order (LG-05). At
-    the end each log of the workload has the configuration that the committed metadata gives its topic (CM-52)."""
+    each entry of a time index the largest time so far and the end of the batch that has it, both in growing order (LG-05). A
+    segment that closes has one batch, or no more bytes than its topic has ever allowed (LG-04). At the end each log of the
+    workload has the configuration that the committed metadata gives its topic (CM-52)."""
 
     numbers: ClassVar[tuple[int, ...]] = (49,)
 
+    def __init__(self, world: World) -> None:
+        super().__init__(world)
+        self._most_bytes: dict[str, int] = {}
+        """The largest segment.bytes that each topic has had of its own; what no log reaches, when it has had none for a while."""
+
+    def on_record(self, entry: Entry, offset: int, record: MetadataRecord, before: MetadataState, after: MetadataState) -> None:
+        if isinstance(record, ConfigRecord) and record.resource_type == TOPIC and record.name == "segment.bytes":
+            most = MAX_INT64 if record.value is None else int(record.value)
+            self._most_bytes[record.resource_name] = max(most, self._most_bytes.get(record.resource_name, 0))
+
     def on_event(self, now_us: int, node: SimHost, event: TraceEvent) -> None:
-        if type(event) is LogCleaned:
+        if type(event) is LogRolled:
+            most = self._most_bytes.get(event.tp.topic)
+            rolled = running_log(node, event.tp) if event.tp.topic in self.world.history.logs.topics else None
+            if rolled is not None and most is not None and len(rolled.segments) > 1:
+                with node.disk.undisturbed():
+                    self._check_rolled(node, rolled.segments[-2], most)
+        elif type(event) is LogCleaned:
             log = running_log(node, event.tp)
             if log is not None:
                 self._check_indexes(node, log)
+
+    def _check_rolled(self, node: SimHost, closed: Segment, most: int) -> None:
+        if closed.size > most and sum(1 for _ in closed.headers()) > 1:
+            self.fail(f"node {node.node_id} closes {closed.path} with {closed.size} bytes; segment.bytes was {most} at most")
 
     def unsettled(self) -> str | None:
         for node, log in self._logs():

@@ -11,6 +11,7 @@ Source: SX-01 to SX-04; docs/spec/spark-sink.md.
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import random
 from collections.abc import Coroutine, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, cast
@@ -55,7 +56,8 @@ CLEANED: Final = {"segment.bytes": "1500", "min.cleanable.dirty.ratio": "0", "de
 """A state topic of which the cleaner takes what is old within a run: what tasks staged and what was decided, and their ends."""
 LAST_CALLS: Final = 14
 """A run of a batch makes about as many calls, the longest ones more."""
-FINGERPRINT: Final = "0" * 32
+REDEALS_ONE_IN: Final = 3
+"""In one of so many queries somebody changes options that decide which rows each task has, between two runs of a batch."""
 FINISH_US: Final = 30_000_000
 """The time that a query has for its last batch when all is well again."""
 
@@ -99,6 +101,12 @@ class Query(TransactionClient):
         super().__init__(cluster, number, name, history)
         self.timeout_ms = self.rng.choice((1_000, 3_000, 20_000))
         self.sunk = Sunk(query=name, topic=OUTPUT)
+        self._options = random.Random(f"sink/options/{cluster.seed}/{name}")
+        self._redeals = self._options.randrange(REDEALS_ONE_IN) == 0
+        self._otherwise = False
+        """The rows are dealt to tasks in the second way."""
+        self.dealt: dict[int, set[bool]] = {}
+        """Batch → the ways in which runs of it have dealt its rows."""
         self._coordinators: dict[str, NodeId] = {}
         self._attempts = 0
 
@@ -122,10 +130,29 @@ class Query(TransactionClient):
         return told
 
     def split(self, batch: int) -> list[list[str]]:
-        """The rows of each task: the same whenever the batch runs."""
+        """The rows of each task: the same rows whenever the batch runs, and as long as nobody changes options the same tasks."""
         rng = random.Random(f"sink/rows/{self.cluster.seed}/{self.name}/{batch}")
         counts = [rng.choice((0, 1, 2, 3)) for _ in range(rng.choice((1, 2, 3)))]
-        return [[f"{self.name}/{batch}/{task}/{at}" for at in range(count)] for task, count in enumerate(counts)]
+        split = [[f"{self.name}/{batch}/{task}/{at}" for at in range(count)] for task, count in enumerate(counts)]
+        if not self._otherwise:
+            return split
+        rows, tasks = [row for part in split for row in part], len(split) + 1
+        return [rows[task::tasks] for task in range(tasks)]
+
+    def next_run(self, batch: int, outputs: Sequence[TopicPartition], last: int | None) -> Run:
+        """Begin to run a batch; one that runs again, in half of the cases with other options, if somebody changes them at all."""
+        if self._redeals and batch in self.dealt and self._options.randrange(2):
+            self._otherwise = not self._otherwise
+        self.dealt.setdefault(batch, set()).add(self._otherwise)
+        return Run(self, batch, outputs, last)
+
+    def options_refused(self, run: Run) -> None:
+        """The batch is written in part with other options than those of this run: whoever changed them goes back."""
+        self._otherwise = not run.otherwise
+
+    @property
+    def otherwise(self) -> bool:
+        return self._otherwise
 
     async def run(self, outputs: Sequence[TopicPartition]) -> None:
         while OUTPUT not in self.history.transactions.topics:
@@ -137,7 +164,7 @@ class Query(TransactionClient):
         batch = 0
         while not self.stopping:
             self.sunk.rows[batch] = [row for rows in self.split(batch) for row in rows]
-            run = Run(self, batch, outputs, self.rng.randint(0, LAST_CALLS) if self.rng.randrange(3) else None)
+            run = self.next_run(batch, outputs, self.rng.randint(0, LAST_CALLS) if self.rng.randrange(3) else None)
             if await self._until_frozen(run, zombies):
                 self.sunk.complete[batch] = None
                 batch += self.rng.randrange(6) > 0  # now and then the checkpoint does not know of it
@@ -164,7 +191,7 @@ class Query(TransactionClient):
         end_us = self._until_us = self.now_us() + FINISH_US
         self.sunk.rows[batch] = [row for rows in self.split(batch) for row in rows]
         while self.now_us() < end_us:
-            if await Run(self, batch, outputs, None).commit():
+            if await self.next_run(batch, outputs, None).commit():
                 self.sunk.complete[batch] = None
                 return
             await self.backoff()
@@ -239,6 +266,11 @@ def whole_batches(data: bytes, offset: int) -> tuple[bytes, int]:
     return found, behind
 
 
+def fingerprint(rows: Sequence[str]) -> str:
+    """The same of the same rows, in whatever order they come."""
+    return hashlib.md5("\n".join(sorted(rows)).encode(), usedforsecurity=False).hexdigest()
+
+
 class Died(Exception):
     """The process of a driver or of a task, where the run wants it to."""
 
@@ -248,6 +280,7 @@ class Run:
 
     def __init__(self, query: Query, batch: int, outputs: Sequence[TopicPartition], last: int | None) -> None:
         self._query, self._batch, self._outputs, self._last = query, batch, outputs, last
+        self._split, self.otherwise = query.split(batch), query.otherwise
         self._rng = query.rng
         self._name = f"r{self._rng.randrange(1 << 30)}"
         self._attempts: dict[tuple[str, Producer], Attempt] = {}
@@ -270,7 +303,13 @@ class Run:
                 ),
                 self._ask,
             )
-        except (SplitChanged, StateLost) as error:
+        except SplitChanged as error:
+            if len(self._query.dealt[self._batch]) == 1:
+                self._query.sunk.wrong.append(f"batch {self._batch}, run {self._name}: {error}")
+            self._query.sunk.refused += 1
+            self._query.options_refused(self)
+            return False
+        except StateLost as error:
             self._query.sunk.wrong.append(f"batch {self._batch}, run {self._name}: {error}")
             return False
         except (ClientError, CommitFailed, Died):
@@ -280,7 +319,7 @@ class Run:
     async def _stage_all(self) -> list[Entry]:
         """Tasks run beside one another; some have a twin, and the report of either counts."""
         loop, outside = asyncio.get_running_loop(), self._query.cluster.outside
-        split = self._query.split(self._batch)
+        split = self._split
         attempts = [task for task, rows in enumerate(split) if rows for _ in range(self._rng.choice((1, 1, 1, 1, 2)))]
         tasks = [loop.create_task(self._stage(task, split[task]), context=outside) for task in attempts]
         if tasks:
@@ -311,7 +350,7 @@ class Run:
         def marked(cluster: protocol_core.Cluster) -> Entry:
             again = staging(cluster)
             again.begin()
-            return again.mark(len(rows), FINGERPRINT)
+            return again.mark(len(rows), fingerprint(rows))
 
         return await carried_out(marked, self._ask, [producer, False])
 

@@ -88,13 +88,15 @@ class Reading:
 @dataclass(eq=False, slots=True, kw_only=True)
 class Sunk:
     """The output of a query that writes exactly once. `rows`: of each batch that has begun. `complete`: batches that a driver has
-    committed, as far as it was told. `wrong`: what the protocol has said that must not happen."""
+    committed, as far as it was told. `wrong`: what the protocol has said that must not happen. `refused`: runs whose options were
+    not those with which their batch is written in part."""
 
     query: str
     topic: str
     rows: dict[int, list[str]] = field(default_factory=dict)
     complete: dict[int, None] = field(default_factory=dict)
     wrong: list[str] = field(default_factory=list)
+    refused: int = 0
 
 
 @dataclass(eq=False, slots=True)

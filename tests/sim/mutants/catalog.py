@@ -59,6 +59,7 @@ MODULES: Final = (
     "cordons",
     "brokers_away",
     "needless",
+    "group_times",
 )
 
 Change = Callable[[Patch], None]
@@ -86,6 +87,7 @@ AREA_THEMES: Final = {
     "throttles": ADMIN,
     "cordons": DIRECTORIES,
     "brokers_away": ADMIN,
+    "group_times": GROUPS,
 }
 """The themes in which the mutants of an area are hunted; all others in plain runs."""
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from kraftlite.broker.handlers import produce as handler
+from kraftlite.log.batch import MAX_SEQUENCE
 from kraftlite.log.producers import ProducerState
 from kraftlite.log.truncation import Truncation
 from kraftlite.replication.partition import Partition
+from kraftlite.sim import client
 from tests.sim.mutants.catalog import mutant
 from tests.sim.mutants.patching import Patch
 
@@ -82,3 +84,19 @@ def leaderless_is_unknown(patch: Patch) -> None:
         "_check",
         (rule, "if topic is None or partition not in topic.partitions or topic.partitions[partition].leader is None:"),
     )
+
+
+def of_years(patch: Patch) -> None:
+    """Every producer has written almost as many records as there are sequences."""
+    patch.set(client, "_first_sequence", lambda theme, seed, number: MAX_SEQUENCE - 3)
+
+
+@mutant(
+    "sequences-end",
+    "the sequence behind the greatest one is another than 0",
+    expects=("38", "ProducerStateKept", "liveness"),
+    lens=of_years,
+)
+def sequences_end(patch: Patch) -> None:
+    """LG-17: a producer that has written two thousand million records into a partition is refused from then on."""
+    patch.edit(ProducerState, "check_batch", ("(entry.last_sequence + 1) & MAX_SEQUENCE", "entry.last_sequence + 1"))

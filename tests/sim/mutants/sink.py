@@ -53,6 +53,23 @@ def aborted_is_kept(patch: Patch) -> None:
     patch.edit(reading, "fate_of", change, also=(sink,))
 
 
+def _redealt(patch: Patch) -> None:
+    """Of every query somebody changes options between two runs of a batch."""
+    patch.set(sink, "REDEALS_ONE_IN", 1)
+
+
+@mutant(
+    "sink-rows-not-compared",
+    "what is committed of a batch is kept, whatever this run has staged",
+    expects=("SinkExact", "TransactionsSeen"),
+    lens=_redealt,
+)
+def rows_not_compared(patch: Patch) -> None:
+    """SX-03: a query that goes on with another number of tasks writes some rows twice, and others never."""
+    rule = "return new is not None and (old.rows, old.fingerprint) == (new.rows, new.fingerprint)"
+    patch.edit(protocol_core, "_same_rows", (rule, "return new is not None"))
+
+
 def _cleaned(patch: Patch) -> None:
     """The cleaner is busy in every run."""
     rule = 'if state["cleanup.policy"] == "compact" and rng.randrange(2):'

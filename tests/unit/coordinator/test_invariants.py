@@ -12,6 +12,7 @@ import pytest
 from kraftlite.coordinator.classic.group import Group, GroupState
 from kraftlite.coordinator.classic.rebalance import Timer
 from kraftlite.coordinator.modern.group import ConsumerGroup
+from kraftlite.coordinator.modern.member import MemberState
 from tests.harness.consumer_world import ConsumerWorld, topic_id
 from tests.harness.group_world import GroupWorld
 
@@ -106,6 +107,23 @@ def test_a_broken_consumer_group_is_seen(what: str) -> None:
     change(group)
     with pytest.raises(AssertionError, match=told):
         world.shard.check(assignments=True)
+
+
+@pytest.mark.parametrize(
+    ("timer", "told"),
+    [(Timer.MEMBER_SESSION, "has no session that could expire"), (Timer.REVOCATION, "may keep .* for ever")],
+)
+def test_a_member_of_whom_nothing_is_expected_any_more_is_seen(timer: Timer, told: str) -> None:
+    world = ConsumerWorld()
+    a, group = world.enter("a"), world.consumers()
+    a.holds_on = True
+    world.enter("b")
+    world.beat(a)
+    assert group.members["a"].state is MemberState.UNREVOKED_PARTITIONS
+    world.shard.check(assignments=True)
+    world.shard.groups.deadlines.cancel((timer, "g", "a"))
+    with pytest.raises(AssertionError, match=f"member a {told}"):
+        world.shard.check()
 
 
 def test_a_group_under_another_name_is_seen() -> None:

@@ -352,6 +352,13 @@ def an_index_points_into_a_batch(cluster: Keyed) -> None:
     cluster.cleaned()
 
 
+@CASES.breaks(LogsKeptUp, r"closes .*/00000000000000000000.log with \d+ bytes; segment.bytes was 100 at most")
+def a_segment_closes_too_late(cluster: Keyed) -> None:
+    next(it for it in cluster.checkers if isinstance(it, LogsKeptUp))._most_bytes["orders"] = 100
+    assert cluster.rolled
+    cluster.go(1)
+
+
 @CASES.breaks(LogsKeptUp, "goes by retention.bytes=5; the metadata log says -1")
 def a_log_goes_by_another_configuration(cluster: Keyed) -> None:
     log = cluster.log(cluster.leader)

@@ -10,8 +10,10 @@ from kraftlite.model.producer import Producer
 from kraftlite.sim.run import Outcome, RunPlan, run
 from kraftlite.sim.shape import NAMED
 from kraftlite.sim.themes import SINK
+from kraftlite.sim.workloads import sink
 from kraftlite.sim.workloads.sink_steps import Call, carried_out
 from tests.sim.mutants.catalog import mutants
+from tests.sim.mutants.patching import Patch
 from tests.sim.mutants.runner import caught_by, run_mutant
 
 PLAN = RunPlan(seed=3, theme=SINK, shape=NAMED["1+3"], duration_ms=6_000, faults=())
@@ -54,3 +56,12 @@ async def test_a_step_is_a_function_of_its_answers() -> None:
     assert [it.arguments for it in asked] == [("a",), ("b",), ("c",)]
     with pytest.raises(ClientError, match="refused"):
         await carried_out(lambda cluster: cluster.take_over("b"), ask)
+
+
+def test_sx_03_who_changes_options_in_the_middle_of_a_batch_goes_back() -> None:
+    """A run with other options is refused where the batch is written in part, and no row is there twice for that."""
+    with Patch() as patch:
+        patch.set(sink, "REDEALS_ONE_IN", 1)
+        result = run(RunPlan(seed=3, theme=SINK, duration_ms=10_000))
+    assert result.outcome is Outcome.OK, result.story
+    assert sum(it.refused for it in result.history.transactions.sunk) > 0
