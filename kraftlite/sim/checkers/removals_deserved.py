@@ -19,6 +19,7 @@ from kraftlite.simhost.host import SimHost
 from kraftlite.simhost.network import AnyExchange
 
 _WELL: Final = (ErrorCode.NONE, ErrorCode.REBALANCE_IN_PROGRESS)
+_ASKED: Final = (JOIN, SYNC, HEARTBEAT, BEAT)
 
 
 @dataclass(slots=True)
@@ -60,7 +61,7 @@ class RemovalsDeserved(GroupChecker):
     told to. It judges by requests that were answered, and by when they came. A join that changes nothing begins no session."""
 
     only_events: ClassVar[tuple[type[TraceEvent], ...] | None] = (GroupMemberRemoved,)
-    only_methods: ClassVar[tuple[AnyMethod, ...] | None] = (JOIN, SYNC, HEARTBEAT, BEAT)
+    only_methods: ClassVar[tuple[AnyMethod, ...] | None] = _ASKED
 
     def __init__(self, world: World) -> None:
         super().__init__(world)
@@ -73,6 +74,8 @@ class RemovalsDeserved(GroupChecker):
     # --- requests
 
     def on_arrival(self, exchange: AnyExchange) -> None:
+        if exchange.method not in _ASKED:
+            return
         request = exchange.request
         driver = self.groups.driver(self.world.nodes[exchange.target], request.group_id)
         again = self._came.pop(exchange, None)
@@ -118,7 +121,8 @@ class RemovalsDeserved(GroupChecker):
     # --- removals
 
     def on_event(self, now_us: int, node: SimHost, event: TraceEvent) -> None:
-        assert isinstance(event, GroupMemberRemoved)
+        if not isinstance(event, GroupMemberRemoved):
+            return
         driver = self.groups.driver(node, event.group)
         known: Mapping[tuple[str, str], _Deeds] = {} if driver is None or driver not in self._known else self._known[driver].by_id
         deeds = known.get((event.group, event.member))

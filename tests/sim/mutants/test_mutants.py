@@ -87,7 +87,7 @@ def test_a_target_that_was_renamed_or_changed_is_an_error() -> None:
 
 
 def test_the_table_tells_who_caught_what() -> None:
-    first, second = list(mutants().values())[:2]
+    first, second = (mutants()[name] for name in ("vote-not-persisted", "two-votes-in-one-epoch"))
     found = Record(mutant=first, next_seed=2)
     found.tried[0] = Attempt(mutant=first.name, seed=0, seconds=1.2)
     found.tried[1] = Attempt(mutant=first.name, seed=1, by=f"Some[{first.expects[0]}]", seconds=0.9)
