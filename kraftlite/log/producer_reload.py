@@ -70,7 +70,7 @@ def reload_producers(
     replay_producers(segments, producers, origin or 0, leo, index_from)
     if index_from is not None:
         for segment in segments.from_offset(index_from):
-            segment.write_txn_index()
+            segment.txn_index.write(disk)
     if known or len(producers):
         tracer.emit(ProducerStateReloaded(tp=tp, snapshot_offset=origin, leo=leo, producers=len(producers)))
 

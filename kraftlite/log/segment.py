@@ -91,9 +91,11 @@ class Segment:
         jitter_ms: int,
         deferred: bool = False,
     ) -> Segment:
-        """A new, empty one. What a crash may have left under its name is emptied. `deferred`: in a directory without segments
-        the files are made by the first append: a topic of thousands of partitions would else make many thousands at once,
-        and those cost more than everything else about it."""
+        """A new, empty one. What a crash may have left under its name is emptied.
+
+        `deferred`: for a directory without segments. The files are made by the first append: a topic of thousands of
+        partitions would else make many thousands at once, and those cost more than everything else about it.
+        """
         segment = cls(disk, directory, base_offset, config, created_ms=created_ms, jitter_ms=jitter_ms)
         segment._deferred = True
         segment._distrust_indexes()
@@ -440,14 +442,10 @@ class Segment:
 
     def write_indexes(self) -> None:
         """Bring the index files up to date in the page cache. An empty segment needs none."""
-        if self._indexes_loaded and not self._deferred:
+        if self._indexes_loaded:
             self._offset_index.write(self._disk, create=self.size > 0)
             self._time_index.write(self._disk, create=self.size > 0)
-        self.write_txn_index()
-
-    def write_txn_index(self) -> None:
-        if not self._deferred:  # else it has no files yet
-            self.txn_index.write(self._disk)
+        self.txn_index.write(self._disk)
 
     def sync_indexes(self) -> None:
         if self._indexes_loaded:

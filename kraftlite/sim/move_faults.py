@@ -7,9 +7,10 @@ from typing import Final
 
 from kraftlite.sim.fault_plan import FaultPlan
 from kraftlite.sim.shape import Shape
-from kraftlite.sim.targets import node_ids
+from kraftlite.sim.swap_faults import cuts_at_renames
 
 ONE_SEED_IN: Final = 3
+RENAMES: Final = 2
 
 
 def draw(seed: int, shape: Shape, duration_ms: int) -> list[FaultPlan]:
@@ -17,17 +18,4 @@ def draw(seed: int, shape: Shape, duration_ms: int) -> list[FaultPlan]:
     rng = random.Random(f"moves/{seed}")
     if rng.randrange(ONE_SEED_IN):
         return []
-    brokers = node_ids(shape, "broker")
-    return sorted(
-        (
-            FaultPlan(
-                at_ms=rng.randrange(duration_ms),
-                kind="power-mid-move",
-                target=rng.choice(brokers),
-                for_ms=rng.randint(1_000, 6_000),
-                amount=rng.randrange(2),
-            )
-            for _ in range(rng.randint(1, 4))
-        ),
-        key=lambda it: it.at_ms,
-    )
+    return cuts_at_renames(rng, shape, duration_ms, "power-mid-move", for_ms=(1_000, 6_000), renames=RENAMES)

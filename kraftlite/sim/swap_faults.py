@@ -22,15 +22,22 @@ def draw(seed: int, shape: Shape, duration_ms: int) -> list[FaultPlan]:
 
 def cuts(rng: random.Random, shape: Shape, duration_ms: int) -> list[FaultPlan]:
     """On some brokers, one after another."""
+    return cuts_at_renames(rng, shape, duration_ms, "power-mid-swap", for_ms=(500, 4_000), renames=RENAMES)
+
+
+def cuts_at_renames(
+    rng: random.Random, shape: Shape, duration_ms: int, kind: str, *, for_ms: tuple[int, int], renames: int
+) -> list[FaultPlan]:
+    """One to four faults of a kind that waits, for as long as `for_ms` bounds, for one of the first `renames` of something."""
     brokers = node_ids(shape, "broker")
     return sorted(
         (
             FaultPlan(
                 at_ms=rng.randrange(duration_ms),
-                kind="power-mid-swap",
+                kind=kind,
                 target=rng.choice(brokers),
-                for_ms=rng.randint(500, 4_000),
-                amount=rng.randrange(RENAMES),
+                for_ms=rng.randint(*for_ms),
+                amount=rng.randrange(renames),
             )
             for _ in range(rng.randint(1, 4))
         ),

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import ClassVar, Final, NamedTuple
 
 from kraftlite.coordinator.api import ConsumerHeartbeatRequest, JoinRequest, JoinResult, SyncRequest
@@ -46,14 +45,6 @@ class _Came(NamedTuple):
     asks: int
 
 
-@dataclass(slots=True)
-class _Members:
-    by_id: dict[tuple[str, str], _Deeds] = field(default_factory=dict)
-
-    def of(self, group_id: str, member_id: str) -> _Deeds:
-        return self.by_id.setdefault((group_id, member_id), _Deeds())
-
-
 class RemovalsDeserved(GroupChecker):
     """A coordinator drops a member because its session has expired only when the session has lasted, from the last request that
     it has accepted, for as long as it must; because it did not sync, only when it has not had the assignment of this generation
@@ -65,7 +56,8 @@ class RemovalsDeserved(GroupChecker):
 
     def __init__(self, world: World) -> None:
         super().__init__(world)
-        self._known: dict[GroupDriver, _Members] = {}
+        self._known: dict[tuple[GroupDriver, str, str], _Deeds] = {}
+        """By coordination, group and member."""
         self._came: dict[AnyExchange, _Came] = {}
         self._sessions: dict[tuple[str, str], int] = {}
         """The session that a member of the classic protocol has joined with, wherever that was."""
@@ -113,7 +105,7 @@ class RemovalsDeserved(GroupChecker):
                 deeds.synced = request.generation
 
     def _deeds(self, driver: GroupDriver, group_id: str, member_id: str) -> _Deeds:
-        return self._known.setdefault(driver, _Members()).of(group_id, member_id)
+        return self._known.setdefault((driver, group_id, member_id), _Deeds())
 
     def _lives(self, deeds: _Deeds, came: _Came, session_ms: int) -> None:
         deeds.lived_us, deeds.session_ms = max(deeds.lived_us, came.at_us), session_ms
@@ -124,8 +116,7 @@ class RemovalsDeserved(GroupChecker):
         if not isinstance(event, GroupMemberRemoved):
             return
         driver = self.groups.driver(node, event.group)
-        known: Mapping[tuple[str, str], _Deeds] = {} if driver is None or driver not in self._known else self._known[driver].by_id
-        deeds = known.get((event.group, event.member))
+        deeds = None if driver is None else self._known.get((driver, event.group, event.member))
         if driver is None or not driver.loaded or deeds is None:
             return
         self.judged += 1
