@@ -29,7 +29,7 @@ from tests.clients.program import (
 
 DYNAMIC_TOPIC_CONFIG = 1
 POLL_MS = 400
-"""Not less: a poll whose time is up while it joins forgets the assignment that it is then given (see README.md)."""
+"""Not less: a poll whose time is up while it joins may forget the assignment that it is then given (see README.md)."""
 
 
 def secured(job: Job) -> Job:
