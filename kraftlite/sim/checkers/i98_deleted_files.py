@@ -164,7 +164,7 @@ class DeletedFilesWait(ReplicaChecker):
         now_us = self._now_us()
         for node in self.world.nodes.values():
             for path, known in self._waiting.get(node.node_id, {}).items():
-                waited_us = now_us - known.since_us
+                waited_us = (now_us - known.since_us) * (1_000_000 + node.slowest_ppm) // 1_000_000
                 if known.most_ms is not None and waited_us > known.most_ms * 1000 + _GRACE_US and self._is_kept(node, path):
                     return f"node {node.node_id} still has {path} after {waited_us // 1000} ms; {known.most_ms} are configured"
         return None

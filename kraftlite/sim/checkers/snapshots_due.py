@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar, Final
 
-from kraftlite.metadata.image import MetadataImage
+from kraftlite.metadata.snapshotter import SnapshotGenerator
 from kraftlite.runtime.trace import TraceEvent
-from kraftlite.runtime.trace.metadata import SnapshotFailed, SnapshotLoaded, SnapshotWritten
+from kraftlite.runtime.trace.metadata import PublisherInitialized, SnapshotFailed, SnapshotLoaded, SnapshotWritten
 from kraftlite.runtime.trace.raft import SnapshotDamaged
 from kraftlite.sim.checkers.base import World
 from kraftlite.sim.checkers.facts import MetadataChecker
@@ -39,6 +39,7 @@ class SnapshotsDue(MetadataChecker):
         self._committed_us: dict[int, int] = {}
         """By the offset at which a batch ends, the time at which that was committed."""
         self._now_us = world.cluster.loop.now_us
+        self.facts.watch(PublisherInitialized, self._on_initialized)
         self.facts.watch(SnapshotWritten, self._on_written)
         self.facts.watch(SnapshotLoaded, self._on_loaded)
         self.facts.watch(SnapshotFailed, self._on_doubt)
@@ -47,10 +48,10 @@ class SnapshotsDue(MetadataChecker):
     def on_commit(self, entry: Entry, before: MetadataState, after: MetadataState) -> None:
         self._committed_us[entry.next_offset] = self._now_us()
 
-    def on_image(self, view: NodeView, image: MetadataImage) -> None:
-        node = view.node.node
-        if view.author not in self._counts and node is not None and node.loader.last_applied_offset() >= 0:
-            self._counts[view.author] = _Count(image.offset + 1, self._now_us())
+    def _on_initialized(self, view: NodeView, event: PublisherInitialized) -> None:
+        """Whatever was loaded by then does not count."""
+        if event.publisher == SnapshotGenerator.name:
+            self._counts[view.author] = _Count(event.metadata_offset + 1, self._now_us())
 
     def _on_loaded(self, view: NodeView, event: SnapshotLoaded) -> None:
         self._counts[view.author] = _Count(event.end_offset, self._now_us())

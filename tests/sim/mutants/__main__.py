@@ -58,7 +58,8 @@ def main() -> int:
 
     def tick(record: Record, tried: Attempt) -> None:
         if tried.fails_anyway:
-            print(f"    seed {tried.seed} fails without a mutant, too: {tried.story.splitlines()[0]}", flush=True)
+            story = tried.story.splitlines()[0]
+            print(f"    {record.mutant.name}: seed {tried.seed} fails without a mutant, too: {story}", flush=True)
         elif len(record.tried) % 25 == 0 and record.first is None:
             print(f"    {record.mutant.name}: {len(record.tried)} seeds", flush=True)
 
