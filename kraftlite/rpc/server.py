@@ -127,7 +127,7 @@ class RpcServer:
         except aio.AbortError:
             raise
         except Exception as error:  # noqa: BLE001 - the top of a request's task
-            await context.abort(grpc.StatusCode.INTERNAL, self._fault_or_failure(method, error))
+            await context.abort(grpc.StatusCode.INTERNAL, self.broke(method, error))
 
     # --- one request, many answers ------------------------------------------------------------------------------------
 
@@ -206,7 +206,7 @@ class RpcServer:
         except ApiError as error:
             return error
         except Exception as error:  # noqa: BLE001 - the top of a request's task
-            return self._fault_or_failure(method, error)
+            return self.broke(method, error)
         finally:
             self._in_flight -= 1
 
@@ -216,7 +216,7 @@ class RpcServer:
         self._tracer.emit(RpcRequestFailed(method=str(method), error=told, trace=""))
         return told
 
-    def _fault_or_failure(self, method: AnyMethod, error: Exception) -> str:
+    def broke(self, method: AnyMethod, error: Exception) -> str:
         """Return what the caller is told of a handler that broke."""
         if isinstance(error, Fault):
             self._fault(error, f"rpc {method}")
@@ -312,12 +312,19 @@ class _ServerStream(Generic[Req, Res]):
         elif isinstance(result, str):
             frame = codec.encode_failure_frame(correlation_id, result)
         else:
-            head = await self._server.coding.encode(self._responses, result)
-            frame = codec.encode_head_frame(correlation_id, head, self._responses.payload(result))
+            frame = await self._encode(correlation_id, result)
         if len(frame) > RPC_MAX_MESSAGE_BYTES:  # gRPC would refuse it, and answer nobody on this stream any more
             told = self._server.too_large(self._method, len(frame))
             frame = codec.encode_failure_frame(correlation_id, told)
         self._send(frame)
+
+    async def _encode(self, correlation_id: int, response: Res) -> bytes:
+        """Return the frame of the response; that of a failure, where the handler made one that no message can express."""
+        try:
+            head = await self._server.coding.encode(self._responses, response)
+            return codec.encode_head_frame(correlation_id, head, self._responses.payload(response))
+        except Exception as error:  # noqa: BLE001 - the top of a request's task
+            return codec.encode_failure_frame(correlation_id, self._server.broke(self._method, error))
 
     def _has_room(self) -> bool:
         own = self._unread_bytes

@@ -10,6 +10,7 @@ import sys
 import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
+from dataclasses import replace
 from typing import Any
 from uuid import UUID
 
@@ -89,6 +90,8 @@ class Node:
             raise KeyError("a bug")
         if request.fetch_offset == 3_000:
             raise Fault("half of it was done")
+        if request.fetch_offset == 2**62:
+            request = replace(request, fetch_offset=2**64)  # more than the message's field holds
         if request.fetch_offset % 2:
             self.waiting += 1
             try:
@@ -226,6 +229,15 @@ async def test_a_broken_handler_costs_its_request_and_is_told_with_its_stack() -
         assert [event.method for event in failed] == ["Raft/Vote", "Raft/Fetch"]
         assert all(event.error == "KeyError: 'a bug'" and "test_transport.py" in event.trace for event in failed)
         assert faults == []
+        assert (await client.call(endpoint, RAFT_FETCH, fetch_request(2), 5000)).high_watermark == 2
+
+
+async def test_an_answer_that_no_message_can_express_costs_its_call_at_once_and_no_other() -> None:
+    async with pair() as (client, endpoint, node, *_):
+        with pytest.raises(TransportError, match="the handler failed: ValueError"):
+            await client.call(endpoint, RAFT_FETCH, fetch_request(2**62), 60_000)
+        (failed,) = [event for event in node.events if isinstance(event, RpcRequestFailed)]
+        assert failed.method == "Raft/Fetch" and "ValueError" in failed.error
         assert (await client.call(endpoint, RAFT_FETCH, fetch_request(2), 5000)).high_watermark == 2
 
 
