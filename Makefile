@@ -1,8 +1,8 @@
-# The inner loop is `make` (under a minute). `make help` lists the rest.
+# The inner loop is `make` (about a minute). `make help` lists the rest.
 .DEFAULT_GOAL := quick
 .PHONY: quick test run format proto scenarios swarm reach mutants fuzz cluster clients spark bench packaging containers clean help
 
-quick: ## checks and all tests that start no process
+quick: ## checks, and the tests that are nearest to the change, for half a minute
 	@scripts/test quick
 
 test: ## everything a contributor must see green
