@@ -9,7 +9,7 @@ from tests.harness.nearest import ForSeconds, imported, nearest
 
 TESTS = {
     "tests/unit/log/test_reads.py": "from kraftlite.log.reads import find\nfrom kraftlite.model import limits\n",
-    "tests/unit/log/test_all.py": "import json\nimport kraftlite.log.log\nfrom kraftlite.log import (\n    reads,\n    scan,\n)\n",
+    "tests/unit/log/test_all.py": "import json\nimport os\nfrom kraftlite.log import (\n    reads,\n    scan,\n)\n",
     "tests/unit/log/test_indexes.py": "from kraftlite.log.indexes import OffsetIndex\n",
     "tests/unit/raft/test_core.py": "from kraftlite.raft.core import RaftCore\n",
 }

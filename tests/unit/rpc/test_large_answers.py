@@ -1,4 +1,4 @@
-"""The largest answers that travel between nodes, and one that is too large."""
+"""The largest answers that travel between nodes, one that is too large, and one that no message can express."""
 
 from __future__ import annotations
 
@@ -30,3 +30,12 @@ async def test_an_answer_that_no_message_holds_costs_its_call_and_no_other() -> 
         assert (await waiting).high_watermark == 1
         assert (await client.call(endpoint, RAFT_FETCH, fetch_request(4), 20_000)).high_watermark == 4
         assert [event for event in node.events if isinstance(event, RpcRequestFailed)]
+
+
+async def test_an_answer_that_no_message_can_express_costs_its_call_at_once_and_no_other() -> None:
+    async with pair() as (client, endpoint, node, *_):
+        with pytest.raises(TransportError, match="the handler failed: ValueError"):
+            await client.call(endpoint, RAFT_FETCH, fetch_request(2**62), 60_000)
+        (failed,) = [event for event in node.events if isinstance(event, RpcRequestFailed)]
+        assert failed.method == "Raft/Fetch" and "ValueError" in failed.error
+        assert (await client.call(endpoint, RAFT_FETCH, fetch_request(2), 5000)).high_watermark == 2

@@ -232,15 +232,6 @@ async def test_a_broken_handler_costs_its_request_and_is_told_with_its_stack() -
         assert (await client.call(endpoint, RAFT_FETCH, fetch_request(2), 5000)).high_watermark == 2
 
 
-async def test_an_answer_that_no_message_can_express_costs_its_call_at_once_and_no_other() -> None:
-    async with pair() as (client, endpoint, node, *_):
-        with pytest.raises(TransportError, match="the handler failed: ValueError"):
-            await client.call(endpoint, RAFT_FETCH, fetch_request(2**62), 60_000)
-        (failed,) = [event for event in node.events if isinstance(event, RpcRequestFailed)]
-        assert failed.method == "Raft/Fetch" and "ValueError" in failed.error
-        assert (await client.call(endpoint, RAFT_FETCH, fetch_request(2), 5000)).high_watermark == 2
-
-
 async def test_a_fault_in_a_handler_is_the_servers_and_a_transport_error_for_the_caller() -> None:
     async with pair() as (client, endpoint, _, _, faults):
         for method, request in ((VOTE, vote_request(3_000)), (RAFT_FETCH, fetch_request(3_000))):
