@@ -56,6 +56,9 @@ class OffsetControl:
         floor = self._registry.floor(self.committed_offset)
         assert floor is not None, "an active controller has a timeline snapshot of the committed state"
         self._registry.revert_to(floor)
+        if self._transaction_start.get() is None:
+            for epoch in self._registry.epochs:  # a standby takes nothing back, and so does who is active again at once
+                self._registry.delete_snapshot(epoch)
 
     def handle_scheduled(self, last_offset: int) -> None:
         """A batch that ends at `last_offset` was applied and given to raft."""

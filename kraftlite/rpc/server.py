@@ -127,7 +127,7 @@ class RpcServer:
         except aio.AbortError:
             raise
         except Exception as error:  # noqa: BLE001 - the top of a request's task
-            await context.abort(grpc.StatusCode.INTERNAL, self.broke(method, error))
+            await context.abort(grpc.StatusCode.INTERNAL, self.fault_or_failure(method, error))
 
     # --- one request, many answers ------------------------------------------------------------------------------------
 
@@ -206,7 +206,7 @@ class RpcServer:
         except ApiError as error:
             return error
         except Exception as error:  # noqa: BLE001 - the top of a request's task
-            return self.broke(method, error)
+            return self.fault_or_failure(method, error)
         finally:
             self._in_flight -= 1
 
@@ -216,7 +216,7 @@ class RpcServer:
         self._tracer.emit(RpcRequestFailed(method=str(method), error=told, trace=""))
         return told
 
-    def broke(self, method: AnyMethod, error: Exception) -> str:
+    def fault_or_failure(self, method: AnyMethod, error: Exception) -> str:
         """Return what the caller is told of a handler that broke."""
         if isinstance(error, Fault):
             self._fault(error, f"rpc {method}")
@@ -324,7 +324,7 @@ class _ServerStream(Generic[Req, Res]):
             head = await self._server.coding.encode(self._responses, response)
             return codec.encode_head_frame(correlation_id, head, self._responses.payload(response))
         except Exception as error:  # noqa: BLE001 - the top of a request's task
-            return codec.encode_failure_frame(correlation_id, self._server.broke(self._method, error))
+            return codec.encode_failure_frame(correlation_id, self._server.fault_or_failure(self._method, error))
 
     def _has_room(self) -> bool:
         own = self._unread_bytes

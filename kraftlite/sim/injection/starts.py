@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 from kraftlite.log import checkpoints
 from kraftlite.log.statements import STATEMENTS, Statements
 from kraftlite.metadata.image import TopicImage
+from kraftlite.model.messages.controller import ConfigResourceType
 from kraftlite.model.topic_partition import TopicPartition
 from kraftlite.sim import rot
 from kraftlite.sim.damage import has_records
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
     from kraftlite.sim.injector import Injector
 
 GREATEST_STEP: Final = 30
+_UNCLEAN: Final = "unclean.leader.election.enable"
+"""It lets the misled one be elected while it is down. Nobody could lead the partition then: its log is refused."""
 
 
 def false_starts(injector: Injector, plan: FaultPlan) -> None:
@@ -55,6 +58,7 @@ def _raise_what_others_have(injector: Injector, node: SimHost) -> bool:
         raised = [
             tp
             for topic in image.topics
+            if image.configs.get(ConfigResourceType.TOPIC, topic.name).get(_UNCLEAN) != "true"
             for tp in _of_others(topic, node)
             if has_records(node.disk, log_dir, tp) and injector.trouble.randrange(3)
         ]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from kraftlite.controller.offset_control import OffsetControl
 from kraftlite.controller.results import ControllerResult
 from kraftlite.controller.turns import Steps
 from kraftlite.metadata.features import ELIGIBLE_LEADER_REPLICAS_VERSION, METADATA_VERSION
@@ -18,6 +19,7 @@ from kraftlite.metadata.records import (
 )
 from kraftlite.model.errors import ApiError, ErrorCode, Fault
 from kraftlite.model.tuning import Tuning
+from kraftlite.timeline.registry import TimelineRegistry
 from tests.harness.controller_world import BOOTSTRAP, World
 
 LEVEL = FeatureLevelRecord(name=METADATA_VERSION, level=30)
@@ -134,3 +136,15 @@ def test_ce_15_a_bootstrap_in_several_batches_is_the_same_bootstrap(at_once: int
     assert len({node.core.state_hash() for node in world.nodes.values()}) == 1
     sizes = [len(batch.records) for batch in world.quorum.batches]
     assert max(sizes) == at_once and sum(sizes) == 5
+
+
+def test_ce_12_who_renounces_and_is_active_again_keeps_one_timeline_snapshot_of_what_is_stable() -> None:
+    registry = TimelineRegistry()
+    offsets = OffsetControl(registry)
+    offsets.handle_commit(60, 1)
+    offsets.activate(61)
+    offsets.handle_commit(62, 1)
+    offsets.deactivate()
+    assert registry.epochs == (), "a standby has nothing to go back to"
+    offsets.activate(64)
+    assert registry.epochs == (62,)
