@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import random
 from collections.abc import Callable, Mapping
 from typing import Final
 
 from kraftlite.log import checkpoints
+from kraftlite.log.batch import iter_headers
+from kraftlite.model.errors import ApiError
 from kraftlite.model.topic_partition import TopicPartition
 from kraftlite.simhost.disk import MemDisk
 
@@ -35,6 +38,16 @@ def _cut_first(disk: MemDisk, log_dir: str, tp: TopicPartition) -> None:
     for path in _segments(disk, f"{log_dir}/{tp}")[:1]:
         data = disk.read_file(path)
         disk.write_file_atomically(path, data[: len(data) // 2])
+
+
+def _lose_end(disk: MemDisk, log_dir: str, tp: TopicPartition) -> None:
+    """Cut the last segment between two batches, as a file system does that forgets the end of a file: what is left is whole."""
+    for path in _segments(disk, f"{log_dir}/{tp}")[-1:]:
+        data = disk.read_file(path)
+        with contextlib.suppress(ApiError):
+            ends = [position for position, _ in iter_headers(data) if position]
+            if ends:
+                disk.write_file_atomically(path, data[: ends[len(ends) // 2]])
 
 
 def _repeat(index: int) -> Damage:
@@ -85,6 +98,7 @@ KINDS: Final[Mapping[str, Damage]] = {
     "last segment lost": _lose(-1),
     "first segment emptied": _empty_first,
     "first segment cut": _cut_first,
+    "end lost": _lose_end,
     "first segment repeated": _repeat(0),
     "last segment repeated": _repeat(-1),
     "indexes lost": _lose_indexes,

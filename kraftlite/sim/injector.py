@@ -52,6 +52,8 @@ class Injector:
         """Nodes whose disk failed at some time: they may end themselves."""
         self.rotten: dict[NodeId, dict[str, bytes]] = {}
         """The files of a node that were damaged while it was down, with what was in them, until it has started."""
+        self.rotten_awake: dict[NodeId, dict[str, bytes]] = {}
+        """The same of files that were damaged while it ran: a start says nothing about them."""
         self.altered: dict[NodeId, str] = {}
         """The kind of fault that has changed the files of a node while it was down, until it has started."""
         self.stopping: dict[Incarnation, SimHost] = {}
@@ -166,14 +168,16 @@ class Injector:
 
     def refused(self, node: SimHost, error: BaseException) -> bool:
         """A node has ended itself. Return whether that was a refusal that names a damaged file: then that is put back."""
-        told = [path for path in self.rotten.get(node.node_id, {}) if path in str(error)]
-        for path in told:
-            self.note(f"{path} of node {node.node_id} is put back")
-            with node.disk.undisturbed():
-                node.disk.write_file_atomically(path, self.rotten[node.node_id].pop(path))
+        told = False
+        for kept in (self.rotten.get(node.node_id, {}), self.rotten_awake.get(node.node_id, {})):
+            for path in [path for path in kept if path in str(error)]:
+                self.note(f"{path} of node {node.node_id} is put back")
+                told = True
+                with node.disk.undisturbed():
+                    node.disk.write_file_atomically(path, kept.pop(path))
         if told:
             self.boot_later(node, 200)
-        return bool(told)
+        return told
 
     def power_cut(self, node: SimHost) -> None:
         lost = node.power_cut(self.rng)

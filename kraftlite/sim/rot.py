@@ -92,6 +92,18 @@ def damage_one(disk: MemDisk, config: ServerConfig, rng: random.Random) -> tuple
     return path, rot.__name__, before
 
 
+def damage_latest_snapshot(disk: MemDisk, config: ServerConfig, rng: random.Random) -> tuple[str, str, bytes] | None:
+    """The same to the newest metadata snapshot; None where there is none."""
+    directory = f"{config.metadata_log_dir}/{METADATA_TOPIC}-0"
+    found = [it for it in disk.tree(directory) if it.endswith(".checkpoint")] if disk.stat(directory) is not None else []
+    if not found:
+        return None
+    path, rot = max(found), rng.choice(ANYWHERE[".checkpoint"])
+    before = disk.read_file(path)
+    rot(disk, path, rng)
+    return path, rot.__name__, before
+
+
 def old_files(disk: MemDisk, config: ServerConfig) -> list[str]:
     """Leave what a version before 0.1 had written: without statements, flush mark, epochs, time indexes and producer snapshots.
     Return the paths that are gone."""

@@ -13,6 +13,7 @@ from kraftlite.sim import (
     log_dir_faults,
     membership_scenes,
     move_faults,
+    snapshot_faults,
     start_faults,
     swap_faults,
     transaction_scenes,
@@ -30,7 +31,7 @@ def draw_all(seed: int, shape: Shape, duration_ms: int, theme: str = PLAIN) -> t
     drawn = draw(random.Random(f"faults/{seed}"), shape, duration_ms)
     later = troubles.draw(random.Random(f"troubles/{seed}"), shape, duration_ms) if theme == TROUBLES else []
     if theme == TROUBLES:
-        later += boot_faults.draw(seed)
+        later += boot_faults.draw(seed) + snapshot_faults.draw(seed, shape, duration_ms)
     if theme in (PLAIN, TROUBLES):
         later += elr_scenes.draw(seed, shape, duration_ms)
     if theme == DIRECTORIES:

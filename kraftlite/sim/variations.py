@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from dataclasses import replace
 
-from kraftlite.sim import boot_faults, tuning
+from kraftlite.sim import boot_faults, snapshot_faults, tuning
 from kraftlite.sim.shape import Shape
 
 
@@ -15,4 +15,4 @@ def vary(shape: Shape, seed: int) -> Shape:
     if not directories.randrange(4):
         shape = replace(shape, config={**shape.config, "metadata.log.dir": "/meta"})
     shape = replace(shape, tuning=tuning.draw(random.Random(f"tuning/{seed}"), shape.tuning))
-    return boot_faults.vary(shape, seed)
+    return snapshot_faults.vary(boot_faults.vary(shape, seed), seed)

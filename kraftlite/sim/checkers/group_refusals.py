@@ -61,6 +61,8 @@ class Seen:
     """The protocol of a classic group, which a sync must name. A group that has become classic again has chosen anew."""
     writing: bool = False
     """Some write of the partition is under way; what has nothing to write itself shares the fate of the last one."""
+    few: bool = False
+    """The ISR of the partition is below its minimum: the log takes no write, and the coordinator stays."""
 
 
 _NOTHING: Final = Seen(None, False, False, False, "", "", -1, {}, {}, (), 0, ())
@@ -108,7 +110,8 @@ def _not_available(it: Case) -> bool:
     dying = any(seen.state == "Dead" for seen in it.both)
     waited = it.waited_ms >= it.commit_timeout_ms - 1
     shares = it.was.writing and not isinstance(it.ask, CommitAsk)
-    return shares or not it.was.topic_known or it.stopping or dying or waited or it.moved or it.broken
+    few = any(seen.few for seen in it.both)
+    return shares or few or not it.was.topic_known or it.stopping or dying or waited or it.moved or it.broken
 
 
 def _unknown_member(it: Case) -> bool:
@@ -266,7 +269,11 @@ class GroupRefusals(GroupChecker):
     def _see(self, node: SimHost, group_id: str) -> Seen:
         driver = self.groups.driver(node, group_id)
         seen = self._look(node, group_id)
-        return replace(seen, writing=driver is not None and driver.loaded and bool(driver.shard._effects._then))
+        if driver is None or not driver.loaded or node.node is None or node.node.broker is None:
+            return seen
+        replica = node.node.broker.replicas.partition(driver.tp)
+        few = replica is not None and replica.under_min_isr
+        return replace(seen, writing=bool(driver.shard._effects._then), few=few)
 
     def _look(self, node: SimHost, group_id: str) -> Seen:
         broker = None if node.node is None else node.node.broker

@@ -13,7 +13,7 @@ from kraftlite.sim.damage import damage_files, has_records
 from kraftlite.sim.fault_plan import FaultPlan
 from kraftlite.sim.injection.disks import directory_of
 from kraftlite.sim.injection.handler import Handler
-from kraftlite.sim.rot import damage_one
+from kraftlite.sim.rot import damage_latest_snapshot, damage_one
 from kraftlite.sim.rot import old_files as leave_old_files
 from kraftlite.simhost.host import SimHost
 
@@ -121,6 +121,29 @@ def rot(injector: Injector, plan: FaultPlan) -> None:
     injector.boot_later(node, plan.for_ms)
 
 
+def rot_snapshot(injector: Injector, plan: FaultPlan) -> None:
+    """The node's latest metadata snapshot is damaged: while it is down, when `amount` is even, or under its hands. It makes
+    another one, fetches one, or refuses and names the file."""
+    node = injector.one(plan)
+    if node is None:
+        return
+    awake = bool(plan.amount % 2) and node.running
+    if not awake:
+        take_down(injector, node)
+    if awake or may_alter(injector, node, "rot-snapshot"):
+        with node.disk.undisturbed():
+            found = damage_latest_snapshot(node.disk, node.config, injector.trouble)
+        if found is not None:
+            path, how, before = found
+            if not node.config.is_controller:
+                injector.forgetful[node.node_id] = injector.forgetful.get(node.node_id, 0) + 1
+            kept = injector.rotten_awake if awake else injector.rotten
+            kept.setdefault(node.node_id, {}).setdefault(path, before)
+            injector.note(f"{how} {path} of node {node.node_id}")
+    if not awake:
+        injector.boot_later(node, plan.for_ms)
+
+
 def old_files(injector: Injector, plan: FaultPlan) -> None:
     """The node dies, and comes back with the files that an older version would have left."""
     node = injector.one(plan)
@@ -181,6 +204,7 @@ def dir_empty(injector: Injector, plan: FaultPlan) -> None:
 KINDS: Final[Mapping[str, Handler]] = {
     "damage": damage,
     "rot": rot,
+    "rot-snapshot": rot_snapshot,
     "old-files": old_files,
     "stale": stale,
     "dir-empty": dir_empty,

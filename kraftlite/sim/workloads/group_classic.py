@@ -224,7 +224,7 @@ class ClassicMember(SimMember):
         """Requests of the past, of others, and of nobody."""
         rng, name = self.rng, self.group.name
         stranger = f"{self.name}-{self.new_id()}"
-        at = rng.randrange(9)
+        at = rng.randrange(11)
         if at == 0:
             ask = HeartbeatRequest(
                 group_id=name, generation=self.epoch - 1, member_id=self.member_id, instance_id=self.instance_id
@@ -248,6 +248,8 @@ class ClassicMember(SimMember):
         elif at == 7:
             odd = rng.choice(({"protocol_type": "connect"}, {"session_timeout_ms": 1}, {"protocols": ()}, {"group_id": ""}))
             await self.ask(JOIN, replace(self._request(), member_id="", instance_id=None, **odd), 1_000)
+        elif at in (8, 9):
+            await self._take_an_id()
         else:
             request = SyncRequest(
                 group_id=name,
@@ -259,3 +261,11 @@ class ClassicMember(SimMember):
                 assignments=(),
             )
             await self.ask(SYNC, request, 1_000)
+
+    async def _take_an_id(self) -> None:
+        """Have an id given out for one more member, who never joins: it says that it leaves, or the id is forgotten by itself."""
+        request = replace(self._request(), member_id="", instance_id=None, require_known_member_id=True)
+        result = await self.ask(JOIN, request, 1_000)
+        if result is not None and result.error is ErrorCode.MEMBER_ID_REQUIRED and self.rng.randrange(2):
+            leaving = (LeavingMember(result.member_id, None),)
+            await self.ask(LEAVE, LeaveRequest(group_id=self.group.name, members=leaving), 1_000)

@@ -139,7 +139,7 @@ class ConsumerMember(SimMember):
     # --- being a member
 
     async def _do_something(self) -> bool:
-        at = self.rng.randrange(11)
+        at = self.rng.randrange(12)
         if at == 0:
             await self._leave(LEAVE_EPOCH)
             return False
@@ -149,7 +149,7 @@ class ConsumerMember(SimMember):
             return False  # else without a word
         if at == 2:
             await self.rest(self.group.session_ms * self.rng.choice((300, 1_500)))
-        elif at == 3:
+        elif at in (3, 5):
             self.topics = self.rng.choice(
                 (self.group.topics, self.group.topics[:1], (*self.group.topics, f"{self.group.name}-x"))
             )

@@ -30,7 +30,7 @@ def settings(seed: int, brokers: int) -> Mapping[str, str]:
         "group.consumer.min.heartbeat.interval.ms": "50",
         "group.consumer.max.heartbeat.interval.ms": "500",
         "group.consumer.heartbeat.interval.ms": str(beat),
-        "group.consumer.assignment.interval.ms": str(rng.choice((0, 0, 300))),
+        "group.consumer.assignment.interval.ms": str(rng.choice((0, 0, 300, 2_000))),
         "group.consumer.max.size": str(rng.choice((3, 100, 100))),
         "group.consumer.assignors": ",".join(assignors),
         "group.consumer.migration.policy": rng.choice(POLICIES),

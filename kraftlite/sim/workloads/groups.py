@@ -192,7 +192,8 @@ class Director(SimAdmin):
             await self.ask(group.name, LIST, lambda _name: ListAsk())
         elif at < 13:
             consumer = rng.randrange(2) == 0
-            await self.ask(self._some_name(group), DESCRIBE, lambda name: DescribeAsk(name, consumer))
+            name = rng.choice((group.name, self._some_name(group)))
+            await self.ask(name, DESCRIBE, lambda name: DescribeAsk(name, consumer))
         else:
             wanted = rng.choice((None, self._some_partitions(group)))
             await self.ask(self._some_name(group), OFFSET_FETCH, lambda name: OffsetFetchAsk(group_id=name, partitions=wanted))

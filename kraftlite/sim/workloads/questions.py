@@ -18,7 +18,7 @@ from kraftlite.sim.client import SimClient
 from kraftlite.sim.history import History
 from kraftlite.sim.services.admin import DescribeAsk
 from kraftlite.sim.workloads.admin import SimOperator
-from kraftlite.sim.workloads.admin_configs import BROKER, GROUP, LOGGER, METRICS
+from kraftlite.sim.workloads.admin_configs import BROKER, GROUP, LOGGER, METRICS, TOPIC
 from kraftlite.sim.workloads.admin_topics import NAMES, timeout_ms
 from kraftlite.sim.workloads.admin_values import INTERVALS, UNKNOWN_KEY
 
@@ -73,7 +73,10 @@ class Questioner(SimOperator):
         what = rng.randrange(8)
         if what < 4:
             kind, name = rng.choice(
-                ((BROKER, ""), (BROKER, str(broker)), (LOGGER, str(broker)), (GROUP, "zg1"), (METRICS, "zm1"))
+                (
+                    *((BROKER, ""), (BROKER, str(broker)), (LOGGER, str(broker)), (GROUP, "zg1"), (METRICS, "zm1")),
+                    *((TOPIC, rng.choice(names)),) * 2,
+                )
             )
             keys = rng.choice((None, None, (*INTERVALS, UNKNOWN_KEY)))
             return DescribeAsk("configs", ConfigQuery(resource_type=kind, resource_name=name, keys=keys))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -74,3 +75,14 @@ def test_a_wait_is_as_long_as_the_fastest_clock_of_the_broker_may_have_it(topic:
     node.fastest_ppm = 0
     with pytest.raises(Violation, match="COORDINATOR_NOT_AVAILABLE, which it may not now"):
         topic.serve(HEARTBEAT, heartbeat(3), Told(ErrorCode.COORDINATOR_NOT_AVAILABLE), wait)
+
+
+def test_what_the_log_does_not_take_is_refused_by_a_coordinator_that_stays() -> None:
+    driver: Any = object()
+    stable = Seen(driver, False, True, True, "classic", "Stable", 3, {"a": 3}, {}, (), 1, ("range",))
+    case = Case(
+        ask=ODD, was=stable, now=replace(stable, few=True), member_id="a", instance_id=None, epoch=3, waited_ms=1,
+        commit_timeout_ms=1_000, stopping=False, broken=False, most=100,
+    )  # fmt: skip
+    condition = CONDITIONS[ErrorCode.COORDINATOR_NOT_AVAILABLE]
+    assert condition(case) and not condition(replace(case, now=stable))

@@ -14,6 +14,7 @@ from kraftlite.sim import (
     log_dir_faults,
     move_faults,
     schedule,
+    snapshot_faults,
     start_faults,
     swap_faults,
     themes,
@@ -29,6 +30,7 @@ from kraftlite.sim.fault_plan import (
     PLACE_FAULTS,
     QUORUM_FAULTS,
     SCENE_FAULTS,
+    SNAPSHOT_FAULTS,
     START_FAULTS,
     SWAP_FAULTS,
     TROUBLES,
@@ -49,7 +51,8 @@ def _drawn(seed: int, shape: Shape = SHAPE) -> list[FaultPlan]:
 
 def test_every_kind_of_fault_has_what_carries_it_out() -> None:
     drawn_apart = {
-        *PLACE_FAULTS, *START_FAULTS, *SWAP_FAULTS, *MOVE_FAULTS, *BOOT_FAULTS, *QUORUM_FAULTS, *LEVEL_FAULTS,
+        *PLACE_FAULTS, *START_FAULTS, *SWAP_FAULTS, *MOVE_FAULTS, *BOOT_FAULTS, *SNAPSHOT_FAULTS,
+        *QUORUM_FAULTS, *LEVEL_FAULTS,
     }  # fmt: skip
     assert set(HANDLERS) == {*ALL_FAULTS, *SCENE_FAULTS, *TROUBLES, *AMBUSHES, *drawn_apart}
 
@@ -78,7 +81,7 @@ def test_they_come_on_top_of_what_a_seed_has_and_with_their_theme_only() -> None
         every = schedule.draw_all(seed, SHAPE, 15_000, themes.TROUBLES)
         assert [it for it in every if it in plain] == plain
         starts = start_faults.draw(seed, SHAPE, 15_000)
-        boots = boot_faults.draw(seed)
+        boots = boot_faults.draw(seed) + snapshot_faults.draw(seed, SHAPE, 15_000)
         assert len(every) == len(plain) + len(_drawn(seed)) + len(starts) + len(boots)
 
 
