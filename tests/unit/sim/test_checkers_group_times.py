@@ -264,6 +264,35 @@ def test_a_shard_owes_answers_only_to_who_waits_for_others(made: Made) -> None:
     checker._ask(node, driver)
 
 
+def test_a_join_ends_when_everybody_is_there(made: Made) -> None:
+    topic = made(SelfCheckCoordinators)
+    driver: Any = topic.driver
+    driver._events, driver._stepping, driver._waiting = [], False, {}
+    driver.shard.check = lambda *, assignments: None
+    checker, node = topic.checker, topic.cluster.nodes[BROKER]
+    assert isinstance(checker, SelfCheckCoordinators)
+    group = driver.shard.groups.obtain("g")
+    group.members["a"] = member = SimpleNamespace(waiting_join=None, waiting_sync=None)
+    group.state, group.first_round = GroupState.PREPARING_REBALANCE, True
+    checker._ask(node, driver)
+    group.first_round, group.pending = False, {"b": None}
+    member.waiting_join = 7
+    checker._ask(node, driver)
+    group.pending.clear()
+    with pytest.raises(Violation, match=r"group g goes on waiting, and \['a'\] have all joined"):
+        checker._ask(node, driver)
+
+
+def test_an_offset_that_a_transaction_moves_does_not_expire(made: Made) -> None:
+    topic = made(OffsetsKept)
+    topic.commit(8, at_ms=topic.cluster.wall_ms() - RETENTION_MS - DAY_MS)
+    moved = CommittedOffset(9, None, "m", topic.cluster.wall_ms())
+    topic.log.apply(topic.log.end, *offset_record("g", TP, moved), producer_id=5)
+    topic.log.end += 1
+    with pytest.raises(Violation, match="though the transaction of producer id 5 moves it"):
+        topic.write(offset_tombstone("g", TP))
+
+
 def test_offsets_of_a_group_that_is_none_are_of_no_concern(made: Made) -> None:
     topic = made(OffsetsExpire)
     topic.log.apply(0, *offset_record("g", TP, CommittedOffset(9, None, "m", 1)))
