@@ -26,9 +26,8 @@ class _Said:
 
 
 class WishesTold(Checker):
-    """When a broker has read the answer to a heartbeat, the next one is under way, or there is nothing that the last one did not
-    say: that the broker is ready or wants to stop, that a directory has failed, which ones are cordoned. After a failure it
-    waits."""
+    """A broker that has read the answer to a heartbeat has the next one under way, or nothing that the last one did not say: that
+    it is ready or wants to stop, that a directory has failed, which ones are cordoned. After a failure it waits."""
 
     only_methods = (BROKER_HEARTBEAT, REGISTER_BROKER)
     only_events: ClassVar[tuple[type[TraceEvent], ...] | None] = (BrokerHeartbeatFailed,)

@@ -13,6 +13,8 @@ from kraftlite.coordinator.api import JoinResult, SyncRequest, SyncResult
 from kraftlite.coordinator.classic.group import GroupState
 from kraftlite.coordinator.classic.rebalance import Timer
 from kraftlite.coordinator.modern.group import ConsumerGroup
+from kraftlite.coordinator.modern.member import MemberState
+from kraftlite.coordinator.modern.records import CurrentKey, CurrentValue, record_of
 from kraftlite.coordinator.records import (
     CommittedOffset,
     CoordinatorRecord,
@@ -26,13 +28,14 @@ from kraftlite.model.errors import ErrorCode
 from kraftlite.runtime.trace.group import GroupMemberRemoved
 from kraftlite.sim.checkers.base import CheckerFactory, Violation
 from kraftlite.sim.checkers.group_sizes import GroupSizes
+from kraftlite.sim.checkers.i40_one_owner import OneOwner
 from kraftlite.sim.checkers.i42_offsets_kept import OffsetsKept
 from kraftlite.sim.checkers.i44_loaded_groups import LoadedGroups
 from kraftlite.sim.checkers.offsets_expire import OffsetsExpire
 from kraftlite.sim.checkers.removals_deserved import RemovalsDeserved
 from kraftlite.sim.checkers.self_checks_coordinators import SelfCheckCoordinators
 from kraftlite.sim.services.groups import DELETE, HEARTBEAT, JOIN, SYNC, DeleteAsk, Told
-from tests.unit.sim.test_checkers_groups import BROKER, TP, Topic, compared, heartbeat, joining, replayed
+from tests.unit.sim.test_checkers_groups import BROKER, TP, T, Topic, compared, heartbeat, joining, replayed
 
 DAY_MS = 24 * 3_600_000
 RETENTION_MS = 7 * DAY_MS
@@ -281,6 +284,15 @@ def test_a_join_ends_when_everybody_is_there(made: Made) -> None:
     group.pending.clear()
     with pytest.raises(Violation, match=r"group g goes on waiting, and \['a'\] have all joined"):
         checker._ask(node, driver)
+
+
+def test_a_member_that_is_away_holds_nothing_that_it_was_to_give_up(made: Made) -> None:
+    topic = made(OneOwner)
+    topic.consumers(3, a=(0, 1), b=(2,))
+    away = CurrentValue(-2, 3, MemberState.UNREVOKED_PARTITIONS, {T: frozenset({0})}, {T: frozenset({1})})
+    topic.write(record_of(CurrentKey("g", "a"), away._replace(revoking={})))
+    with pytest.raises(Violation, match="has a keep what it was to give up, and away"):
+        topic.write(record_of(CurrentKey("g", "a"), away))
 
 
 def test_an_offset_that_a_transaction_moves_does_not_expire(made: Made) -> None:

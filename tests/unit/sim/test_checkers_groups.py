@@ -208,14 +208,6 @@ def committing(offset: int) -> CommitAsk:
 # --- 40
 
 
-@breaks(OneOwner, "has a keep what it was to give up, and away")
-def a_member_that_is_away_and_holds(topic: Topic) -> None:
-    topic.consumers(3, a=(0, 1), b=(2,))
-    away = CurrentValue(-2, 3, MemberState.UNREVOKED_PARTITIONS, {T: frozenset({0})}, {T: frozenset({1})})
-    topic.write(record_of(CurrentKey("g", "a"), away._replace(revoking={})))
-    topic.write(record_of(CurrentKey("g", "a"), away))
-
-
 @breaks(OneOwner, "partition 1 of topic .* is held by a and by b")
 def two_hold_one(topic: Topic) -> None:
     topic.consumers(2, a=(0, 1), b=(1,))
