@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import ClassVar
+from typing import ClassVar, Final
 from uuid import UUID
 
 from kraftlite.coordinator.api import ConsumerHeartbeatRequest, SyncRequest, SyncResult
 from kraftlite.coordinator.consumer_protocol import CONSUMER, parse_assignment
 from kraftlite.coordinator.modern.member import Parts
-from kraftlite.coordinator.modern.records import CurrentKey, MemberKey, TargetKey
+from kraftlite.coordinator.modern.records import CurrentKey, CurrentValue, MemberKey, TargetKey
 from kraftlite.coordinator.records import GroupKey, GroupValue
 from kraftlite.model.errors import ErrorCode
 from kraftlite.model.ids import NodeId
@@ -20,12 +20,16 @@ from kraftlite.sim.services.groups import BEAT, SYNC, Told
 
 Place = tuple[UUID, int]
 
+_AWAY: Final = -2
+"""The epoch of a static member that has left for a while."""
+
 
 class OneOwner(GroupChecker):
-    """In a group of the consumer protocol a partition is held by one member, which may use it or has yet to give it up, and aimed
-    at one. A member that was told of a partition has it until it says that it has not, leaves, begins anew, or is removed by a
-    committed record; until then nobody else is told of it. In a generation of the classic protocol each member is told what the
-    leader of that generation assigned to it, and nothing is stored twice."""
+    """In a group of the consumer protocol a partition is held by one member, which may use it or has yet to give it up, and
+    aimed at one; a static member that is away holds nothing that it was to give up. A member that was told of a partition
+    has it until it says that it has not, leaves, begins anew, or is removed by a committed record; until then nobody else
+    is told of it. In a generation of the classic protocol each member is told what the leader of that generation assigned
+    to it, and nothing is stored twice."""
 
     numbers: ClassVar[tuple[int, ...]] = (40,)
 
@@ -43,6 +47,8 @@ class OneOwner(GroupChecker):
         for change in changes:
             if isinstance(change.key, CurrentKey | TargetKey | MemberKey):
                 touched[change.key.group_id] = change
+            if isinstance(change.key, CurrentKey) and _holds_while_away(change.new):
+                self.fail_in(log, change, f"has {change.key.member_id} keep what it was to give up, and away: {change.new}")
             if isinstance(change.key, MemberKey) and change.new is None:
                 self._owned.get(change.key.group_id, {}).pop(change.key.member_id, None)
             elif isinstance(change.key, GroupKey) and change.new is not None:
@@ -156,3 +162,7 @@ def _places(several: Iterable[Parts]) -> Iterator[Place]:
         for topic_id, indexes in parts.items():
             for index in sorted(indexes):
                 yield topic_id, index
+
+
+def _holds_while_away(value: CurrentValue | None) -> bool:
+    return value is not None and value.epoch == _AWAY and bool(value.revoking)

@@ -45,7 +45,8 @@ class Asked:
 class OffsetsKept(GroupChecker):
     """The log has a commit before it is acknowledged. A fetch at the coordinator answers the last version that anybody had been
     told of, or a later one; at one that was replaced and does not know, any version. An offset is removed by a request, with its
-    topic, or when its time is over; and while its group has members that read the topic, with the topic only."""
+    topic, or when its time is over and no open transaction moves it; and while its group has members that read the topic, with
+    the topic only."""
 
     numbers: ClassVar[tuple[int, ...]] = (42,)
 
@@ -79,6 +80,10 @@ class OffsetsKept(GroupChecker):
         asked_ms = self._deleted_ms.get(key.group_id, -1) + _CLOCK_SLACK_MS
         if key.group_id in self._deleting.values() or value.commit_ms <= asked_ms:
             return
+        for producer_id, records in log.pending.items():
+            if any(at < change.offset and pending == key for at, pending, _ in records):
+                what = f"removes the offset of {key.tp} of group {key.group_id}, for which nobody has asked"
+                self.fail_in(log, change, f"{what}, though the transaction of producer id {producer_id} moves it")
         versions = log.offsets[key.group_id][key.tp]
         now_ms = self._wall_ms() + _CLOCK_SLACK_MS
         since_ms = self._since_ms(log, key.group_id, value, stored)

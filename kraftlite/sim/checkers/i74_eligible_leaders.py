@@ -41,14 +41,14 @@ class _Change:
 
 
 class EligibleLeaders(MetadataChecker):
-    """Written from EL-03 to EL-12, a batch at a time: what ends a broker, or begins it anew, and what follows from it are written
-    as one.
+    """Written from EL-03 to EL-12, a batch at a time: what ends a broker, or begins it anew, and what follows from it are
+    written as one.
 
-    While the feature is on: whoever leaves an ISR below the minimum is eligible, and stays it until the ISR is large enough,
-    until its broker is registered after a stop that was not clean, or until an unclean election. Nobody who is gone is in an ISR.
-    Leaders come from the ISR, else from the ELR, else the last known one leads, and no partition is left without a leader that
-    could have one. All brokers have one value of min.insync.replicas, and a change of it clears the sets, but of partitions
-    without an ISR.
+    While the feature is on: whoever leaves an ISR below the minimum is eligible, and stays it until the ISR is large
+    enough, until its broker is registered after a stop that was not clean, or until an unclean election. Nobody who is gone
+    is in an ISR. Leaders come from the ISR, else from the ELR, else the last known one leads, and no partition is left
+    without a leader that could have one. When the feature is turned off nobody is eligible any more beside an ISR. All
+    brokers have one value of min.insync.replicas, and a change of it clears the sets, but of partitions without an ISR.
     """
 
     numbers: ClassVar[tuple[int, ...]] = (74,)
@@ -152,6 +152,8 @@ class EligibleLeaders(MetadataChecker):
         changes, gone, lost, back = self._changes, self._gone, self._lost, self._back
         cleared, minimum = self._cleared, self._minimum
         self._changes, self._gone, self._lost, self._back, self._cleared, self._minimum = [], {}, {}, {}, {}, {}
+        if has_elr(before) and not has_elr(after):
+            self._check_off(entry, after)
         if not has_elr(before) or not has_elr(after) or not before.brokers:
             return  # without brokers: a new log's first records, of which a batch may have some
         self._check_minimum(after, cleared, minimum)
@@ -168,6 +170,13 @@ class EligibleLeaders(MetadataChecker):
             wrong = _sets(change, may_be_lost, restored=bool(cleared)) or _election(change, gone, after, ends=ends)
             if wrong is not None:
                 self.fail(f"offset {change.offset}: {change.name} {wrong}: {change.old} becomes {change.new}")
+
+    def _check_off(self, entry: Entry, state: MetadataState) -> None:
+        """EL-03: the sets are those of an unbroken time. Where nobody is in the ISR they are all that may lead."""
+        for topic in state.topics.values():
+            for index, it in topic.partitions.items():
+                if it.isr and (it.elr or it.last_known_elr):
+                    self.fail(f"{topic.name}-{index} has eligible leader replicas behind {entry}, which turns them off: {it}")
 
     def _check_minimum(self, state: MetadataState, cleared: dict[str | None, None], minimum: dict[str | None, None]) -> None:
         if _MIN_ISR not in state.configs.get((BROKER, ""), {}):

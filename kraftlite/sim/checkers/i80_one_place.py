@@ -16,9 +16,10 @@ _DIRECTORIES = 17
 
 
 class OnePlace(MetadataChecker):
-    """Looked at in the names on the broker's disk, at each end of a move and at the end of the run (80); at the end metadata
-    names the directories of every broker and replica, and until then a broker keeps what it could not report (81, JB-05, ML-25).
-    A replica whose directory is online is not offline (82, BL-16)."""
+    """Looked at in the names on the broker's disk, at each end of a move and at the end of the run (80); a copy is on the disk
+    when it takes its replica's place, for the old directory is given up for it (JB-10); at the end metadata names the
+    directories of every broker and replica, and until then a broker keeps what it could not report (81, JB-05, ML-25). A
+    replica whose directory is online is not offline (82, BL-16)."""
 
     numbers: ClassVar[tuple[int, ...]] = (80, 81, 82)
     only_events: ClassVar[tuple[type[TraceEvent], ...] | None] = (ReplicaMoved, LogDirFailed, DirectoriesReportFailed)
@@ -35,6 +36,12 @@ class OnePlace(MetadataChecker):
         directories = self._places(node).get(event.tp, [])
         if event.target not in directories:
             self.fail(f"{event.tp} on node {node.node_id} has moved to {event.target}; it is in {directories}")
+        broker = None if node.node is None else node.node.broker
+        partition = None if broker is None else broker.replicas.partition(event.tp)
+        log = None if partition is None else partition.log
+        if log is not None and log.recovery_point < log.leo:
+            where = f"{event.tp} on node {node.node_id} has moved to {event.target}"
+            self.fail(f"{where}, where it is flushed up to {log.recovery_point}, and ends at {log.leo}")
 
     def _check_spared(self, node: SimHost, event: LogDirFailed) -> None:
         broker = None if node.node is None else node.node.broker

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, ClassVar
 
+from kraftlite.coordinator.classic.group import GroupState
 from kraftlite.coordinator.core.placement import OFFSETS_TOPIC
 from kraftlite.coordinator.core.shard_driver import ShardDriver
 from kraftlite.coordinator.shard_core import GroupShard
@@ -21,7 +22,8 @@ _OF_IDS = (transactions.INIT, transactions.ADD, transactions.END)
 class SelfCheckCoordinators(GroupChecker):
     """`check` of every shard that is loaded, when its broker has answered a member or a transactional producer, and at the end.
     The assignments of groups of the consumer protocol are looked at unless their log has lost something. A shard of groups with
-    no write under way that anybody waits for owes an answer only to members who wait for others, or for their assignment."""
+    no write under way that anybody waits for owes an answer only to members who wait for others, or for their assignment; and the
+    join of a group that was not empty ends when everybody is there whom it waits for (CP-28)."""
 
     only_methods: ClassVar[tuple[AnyMethod, ...] | None] = (*_OF_GROUPS, *_OF_IDS)
 
@@ -51,6 +53,7 @@ class SelfCheckCoordinators(GroupChecker):
                 log = self.groups.logs.get(driver.tp)
                 driver.shard.check(assignments=log is not None and not self.groups.is_lost(log))
                 _check_debts(driver)
+                _check_joins(driver)
             else:
                 driver.shard.check()
         except AssertionError as error:
@@ -65,3 +68,11 @@ def _check_debts(driver: ShardDriver[GroupShard]) -> None:
     owed = {request_id for member in members for request_id in (member.waiting_join, member.waiting_sync)}
     left = [request_id for request_id, answer in driver._waiting.items() if not answer.done() and request_id not in owed]
     assert not left, f"request {left[0]} has no answer, and nothing is under way that could give it one"
+
+
+def _check_joins(driver: ShardDriver[GroupShard]) -> None:
+    if driver._events or driver._stepping:
+        return
+    for group in driver.shard.groups.by_id.values():
+        waits = group.first_round or group.state is not GroupState.PREPARING_REBALANCE
+        assert waits or not group.all_joined, f"group {group.group_id} goes on waiting, and {list(group.members)} have all joined"

@@ -152,3 +152,11 @@ def one_is_left_between_two_parts(patch: Patch) -> None:
         "_leave_from",
         ("partial(self._leave_from, end, partitions", "partial(self._leave_from, end + 1, partitions"),
     )
+
+
+@mutant(
+    "wish-in-flight-waits", "what a broker has to say while a heartbeat is under way waits an interval", expects=("WishesTold",)
+)
+def wish_in_flight_waits(patch: Patch) -> None:
+    """BL-06: a broker that is ready, or wants to stop, or has lost a directory, says so at once."""
+    patch.edit(BrokerLifecycleCore, "_wish", ("self._immediate = True", "pass"))

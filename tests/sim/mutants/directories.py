@@ -6,6 +6,7 @@ from kraftlite.broker.assignments import Assignments
 from kraftlite.broker.log_dirs_loading import LogLoader
 from kraftlite.broker.log_dirs_placement import Placement
 from kraftlite.broker.log_moves import LogMoves
+from kraftlite.broker.log_moves_driver import MoveDriver
 from kraftlite.controller.cluster_control import ClusterControl
 from kraftlite.controller.directory_control import DirectoryControl
 from kraftlite.controller.election_control import ElectionControl
@@ -199,3 +200,9 @@ def dark_amid_moves(patch: Patch) -> None:
 def two_directories_are_too_many(patch: Patch) -> None:
     """JB-11, LG-33: a power cut where a move ends leaves two, of which metadata names one; the broker does not start any more."""
     patch.edit(LogLoader, "_settle", ("if assigned not in (state.directory_id, other[0].directory_id):", "if True:"))
+
+
+@mutant("promoted-unflushed", "a copy takes its replica's place before it is on the disk", expects=("80", "36"))
+def promoted_unflushed(patch: Patch) -> None:
+    """KIP-113, JB-10: what the old directory had durably is gone with it, and the copy is in the page cache."""
+    patch.edit(MoveDriver, "_advance", ("await move.copy.flush()", "pass"))

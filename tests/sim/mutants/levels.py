@@ -149,3 +149,12 @@ def upgrade_past_old_brokers(patch: Patch) -> None:
 def directories_are_not_told_later(patch: Patch) -> None:
     """KAFKA-16162: no registration followed the change of metadata.version, and replicas had no directory for ever."""
     patch.edit(BrokerMetadataPublisher, "_refresh_registration", ("and not own.log_dirs", "and False"))
+
+
+@mutant(
+    "eligible-while-off", "who was eligible to lead stays it when the feature is turned off", expects=("74",), lens=moving_levels
+)
+def eligible_while_off(patch: Patch) -> None:
+    """KIP-966: the sets of another time count again as soon as the feature is back."""
+    rule = "and (record.level > 0) != self.elr_enabled:"
+    patch.edit(FeatureControl, "_with_elr", (rule, "and record.level > 0 and not self.elr_enabled:"))

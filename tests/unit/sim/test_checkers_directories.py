@@ -56,6 +56,16 @@ def a_move_ends_elsewhere(cluster: WatchedCluster) -> None:
     cluster.go(10)
 
 
+@CASES.breaks(OnePlace, r"has moved to /d\d, where it is flushed up to -1, and ends at 0")
+def a_copy_is_not_on_the_disk(cluster: WatchedCluster) -> None:
+    path = made(cluster)
+    partition = broker(cluster).replicas.partition(TP)
+    assert partition is not None and partition.log is not None
+    partition.log._ctx.recovery_point = -1
+    broker(cluster)._ports.tracer.emit(ReplicaMoved(tp=TP, source=path, target=path, leo=0))
+    cluster.go(10)
+
+
 @CASES.breaks(OnePlace, "is in several directories")
 def a_replica_is_in_two_directories(cluster: WatchedCluster) -> None:
     path = made(cluster)

@@ -80,6 +80,13 @@ def who_is_eligible_is_forgotten(cluster: WatchedCluster) -> None:
     cluster.write(change(cluster, isr=it.isr[:1], elr=it.isr[1:]), change(cluster, elr=()))
 
 
+@CASES.breaks(EligibleLeaders, "has eligible leader replicas behind .*, which turns them off")
+def who_was_eligible_stays_it_without_the_feature(cluster: WatchedCluster) -> None:
+    it = made(cluster)
+    off = r.FeatureLevelRecord(name=ELIGIBLE_LEADER_REPLICAS_VERSION, level=0)
+    cluster.write(change(cluster, isr=it.isr[:1], elr=it.isr[1:]), off)
+
+
 @CASES.breaks(EligibleLeaders, r"should have the ELR \(\) with a minimum of 1")
 def eligible_beside_a_large_isr(cluster: WatchedCluster) -> None:
     it = made(cluster, "1")

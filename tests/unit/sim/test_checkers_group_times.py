@@ -13,6 +13,8 @@ from kraftlite.coordinator.api import JoinResult, SyncRequest, SyncResult
 from kraftlite.coordinator.classic.group import GroupState
 from kraftlite.coordinator.classic.rebalance import Timer
 from kraftlite.coordinator.modern.group import ConsumerGroup
+from kraftlite.coordinator.modern.member import MemberState
+from kraftlite.coordinator.modern.records import CurrentKey, CurrentValue, record_of
 from kraftlite.coordinator.records import (
     CommittedOffset,
     CoordinatorRecord,
@@ -26,13 +28,14 @@ from kraftlite.model.errors import ErrorCode
 from kraftlite.runtime.trace.group import GroupMemberRemoved
 from kraftlite.sim.checkers.base import CheckerFactory, Violation
 from kraftlite.sim.checkers.group_sizes import GroupSizes
+from kraftlite.sim.checkers.i40_one_owner import OneOwner
 from kraftlite.sim.checkers.i42_offsets_kept import OffsetsKept
 from kraftlite.sim.checkers.i44_loaded_groups import LoadedGroups
 from kraftlite.sim.checkers.offsets_expire import OffsetsExpire
 from kraftlite.sim.checkers.removals_deserved import RemovalsDeserved
 from kraftlite.sim.checkers.self_checks_coordinators import SelfCheckCoordinators
 from kraftlite.sim.services.groups import DELETE, HEARTBEAT, JOIN, SYNC, DeleteAsk, Told
-from tests.unit.sim.test_checkers_groups import BROKER, TP, Topic, compared, heartbeat, joining, replayed
+from tests.unit.sim.test_checkers_groups import BROKER, TP, T, Topic, compared, heartbeat, joining, replayed
 
 DAY_MS = 24 * 3_600_000
 RETENTION_MS = 7 * DAY_MS
@@ -262,6 +265,44 @@ def test_a_shard_owes_answers_only_to_who_waits_for_others(made: Made) -> None:
     member.waiting_join = 8
     driver._waiting[7].set_result(None)
     checker._ask(node, driver)
+
+
+def test_a_join_ends_when_everybody_is_there(made: Made) -> None:
+    topic = made(SelfCheckCoordinators)
+    driver: Any = topic.driver
+    driver._events, driver._stepping, driver._waiting = [], False, {}
+    driver.shard.check = lambda *, assignments: None
+    checker, node = topic.checker, topic.cluster.nodes[BROKER]
+    assert isinstance(checker, SelfCheckCoordinators)
+    group = driver.shard.groups.obtain("g")
+    group.members["a"] = member = SimpleNamespace(waiting_join=None, waiting_sync=None)
+    group.state, group.first_round = GroupState.PREPARING_REBALANCE, True
+    checker._ask(node, driver)
+    group.first_round, group.pending = False, {"b": None}
+    member.waiting_join = 7
+    checker._ask(node, driver)
+    group.pending.clear()
+    with pytest.raises(Violation, match=r"group g goes on waiting, and \['a'\] have all joined"):
+        checker._ask(node, driver)
+
+
+def test_a_member_that_is_away_holds_nothing_that_it_was_to_give_up(made: Made) -> None:
+    topic = made(OneOwner)
+    topic.consumers(3, a=(0, 1), b=(2,))
+    away = CurrentValue(-2, 3, MemberState.UNREVOKED_PARTITIONS, {T: frozenset({0})}, {T: frozenset({1})})
+    topic.write(record_of(CurrentKey("g", "a"), away._replace(revoking={})))
+    with pytest.raises(Violation, match="has a keep what it was to give up, and away"):
+        topic.write(record_of(CurrentKey("g", "a"), away))
+
+
+def test_an_offset_that_a_transaction_moves_does_not_expire(made: Made) -> None:
+    topic = made(OffsetsKept)
+    topic.commit(8, at_ms=topic.cluster.wall_ms() - RETENTION_MS - DAY_MS)
+    moved = CommittedOffset(9, None, "m", topic.cluster.wall_ms())
+    topic.log.apply(topic.log.end, *offset_record("g", TP, moved), producer_id=5)
+    topic.log.end += 1
+    with pytest.raises(Violation, match="though the transaction of producer id 5 moves it"):
+        topic.write(offset_tombstone("g", TP))
 
 
 def test_offsets_of_a_group_that_is_none_are_of_no_concern(made: Made) -> None:

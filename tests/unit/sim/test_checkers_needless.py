@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
+from uuid import UUID
 
 import pytest
 
+from kraftlite.broker.lifecycle_core import SendHeartbeat
 from kraftlite.model.errors import ErrorCode
 from kraftlite.model.ids import NodeId
 from kraftlite.model.messages.methods import RAFT_FETCH
@@ -22,6 +24,7 @@ from kraftlite.sim.checkers.i37_fencing_liveness import FencingLiveness
 from kraftlite.sim.checkers.pre_votes import PreVotesDeserved
 from kraftlite.sim.checkers.quorum_epochs import QuorumEpochs
 from kraftlite.sim.checkers.snapshots_due import SnapshotsDue
+from kraftlite.sim.checkers.wishes_told import WishesTold
 from tests.harness.violations import Cases, assert_found
 from tests.harness.watched_cluster import SMALL, WatchedCluster, watched
 
@@ -95,6 +98,22 @@ def a_controller_that_answers_at_once(cluster: WatchedCluster) -> None:
     core._park = lambda on_done, response, last: on_done(response) if last is None else park(on_done, response, last)  # type: ignore[method-assign]
     cluster.cut_off(*cluster.follower_ids())
     cluster.go(1_500)
+
+
+@CASES.breaks(WishesTold, r"broker 4 has its answer to .*, which did not say that it has cordoned others")
+def a_broker_that_lets_its_wish_wait(cluster: WatchedCluster) -> None:
+    node = cluster.node(4).node
+    assert node is not None and node.broker is not None
+    lifecycle = node.broker.lifecycle
+    send = lifecycle._heartbeat
+
+    async def raise_a_wish(action: SendHeartbeat) -> None:
+        lifecycle.cordoned((UUID(int=9),))
+        await send(action)
+
+    lifecycle._heartbeat = raise_a_wish  # type: ignore[method-assign]
+    lifecycle._core._wish = lambda now_ms: None  # type: ignore[method-assign]
+    cluster.go(3_000)
 
 
 @CASES.breaks(CaughtUpFirst, r"node 4 counts as caught up with metadata up to \d+, and knows")
