@@ -302,7 +302,7 @@ class Offsets:
                 group.dead = False
 
         group.dead = True
-        more = [record_of(key, None) for key in group.record_keys()]
+        more = [record_of(key, None) for key in self._consumers.journal.keys_of(group)]
         self._bury(group_id, list(self._partitions_of(group_id)), more, gone, tell)
 
     def _bury(

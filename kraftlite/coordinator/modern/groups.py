@@ -269,9 +269,9 @@ class ConsumerGroups:
                 for member in group.members.values():
                     self.schedule(group, member)
 
-        tombstones = {key: record_of(key, None) for key in (*change.records, *group.record_keys()) if key is not None}
+        tombstones = [record_of(key, None) for key in self.journal.keys_of(group, change.records)]
         value = stored(classic, group, self.cluster.topics, self.cluster.session_timeout_ms(group_id), gone)
-        self._effects.append([*tombstones.values(), group_record(group_id, value)], written, then)
+        self._effects.append([*tombstones, group_record(group_id, value)], written, then)
         if rebalance:
             self._classic.rebalances.prepare(classic, f"no member of the new protocol is left: {reason}")
 
@@ -283,9 +283,14 @@ class ConsumerGroups:
 
     def make_way(self, group: ConsumerGroup) -> None:
         """A classic member joins where nobody is: the empty group of the new protocol is forgotten, its offsets are not."""
-        records = [record_of(key, None) for key in group.record_keys()]
+        keys = self.journal.keys_of(group)
         self.dissolve(group)
-        self._effects.append(records, _nothing)
+
+        def written(error: ErrorCode) -> None:
+            if error is not ErrorCode.NONE:
+                self.journal.failed(group.group_id, keys)
+
+        self._effects.append([record_of(key, None) for key in keys], written)
 
     def dissolve(self, group: ConsumerGroup) -> None:
         """Forget an empty group."""

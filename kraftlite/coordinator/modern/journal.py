@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from kraftlite.coordinator.core.effects import Effects, Then
 from kraftlite.coordinator.modern.group import ConsumerGroup
-from kraftlite.coordinator.modern.records import ConsumerKey, ConsumerValue, record_of
+from kraftlite.coordinator.modern.records import ConsumerKey, ConsumerValue, EpochKey, record_of
 from kraftlite.coordinator.records import CoordinatorRecord, group_tombstone
 from kraftlite.model.errors import ErrorCode
 
@@ -90,6 +90,13 @@ class Journal:
     def failed(self, group_id: str, keys: Iterable[ConsumerKey | None]) -> None:
         """The records with these keys are to be written again."""
         self._unwritten.setdefault(group_id, {}).update(dict.fromkeys(keys))
+
+    def keys_of(self, group: ConsumerGroup, changed: Iterable[ConsumerKey | None] = ()) -> list[ConsumerKey]:
+        """Return the keys of all records that the log may have of the group, in the order in which they are to be deleted, the
+        group last: also of those that are gone from memory, by `changed` or by changes that could not be written."""
+        gone = (*self._unwritten.get(group.group_id, ()), *changed)
+        members = (it for it in gone if it is not None and not isinstance(it, EpochKey))
+        return list(dict.fromkeys((*members, *group.record_keys())))
 
     def forget(self, group_id: str) -> None:
         """The group is gone."""

@@ -9,6 +9,7 @@ import pytest
 
 from kraftlite.coordinator.api import JoinResult, LeavingMember, SyncResult
 from kraftlite.coordinator.consumer_protocol import build_assignment
+from kraftlite.coordinator.modern.records import decode_key
 from kraftlite.model.errors import ApiError, ErrorCode
 from tests.harness.consumer_world import ConsumerWorld, assigned_partitions, classic_metadata, classic_protocols, topic_id
 
@@ -333,3 +334,54 @@ def test_a_group_is_what_was_written_last_even_if_what_it_was_could_not_be_delet
     w.fail_over()
     assert w.state() == "Stable"
     assert w.shard.group_count == 1
+
+
+def left_in_the_log(w: ConsumerWorld) -> list[str]:
+    """The records of the new protocol that the log has when it is compacted."""
+    newest = {key: value for key, value, _ in w.log}
+    return [str(modern) for key, value in newest.items() if value is not None and (modern := decode_key(key)) is not None]
+
+
+def leave_unwritten(w: ConsumerWorld, member_id: str) -> None:
+    """A member leaves, and the log takes none of it."""
+    w.hold = True
+    w.ask_beat(member_id, -1)
+    w.fail_held(ErrorCode.NOT_ENOUGH_REPLICAS)
+    w.hold = False
+    del w.clients[member_id]
+
+
+def test_who_could_not_be_deleted_is_so_when_the_group_becomes_classic() -> None:
+    """CG-08."""
+    w = ConsumerWorld()
+    a, x, _ = mixed(w)
+    w.enter("b")
+    leave_unwritten(w, "b")
+    w.quit(a)  # type: ignore[arg-type]
+    assert list(w.group().members) == [x]
+    assert left_in_the_log(w) == []
+
+
+def test_who_could_not_be_deleted_is_so_with_the_group() -> None:
+    w = ConsumerWorld()
+    w.enter("a")
+    leave_unwritten(w, "a")
+    w.delete_group()
+    assert left_in_the_log(w) == []
+
+
+def test_who_could_not_be_deleted_is_so_when_a_classic_member_joins_or_later() -> None:
+    w = ConsumerWorld()
+    w.enter("a")
+    leave_unwritten(w, "a")
+    w.hold = True
+    joining = w.join(protocols=classic_protocols("t"))
+    w.fail_held(ErrorCode.NOT_ENOUGH_REPLICAS)
+    w.hold = False
+    assert left_in_the_log(w)
+    w.advance(w.config.initial_rebalance_delay_ms)
+    joined = w.answers[joining]
+    w.sync(joined.member_id, joined.generation, {joined.member_id: b""})
+    w.leave(joined.member_id)
+    w.enter("b")
+    assert left_in_the_log(w) and not [it for it in left_in_the_log(w) if "'a'" in it]
