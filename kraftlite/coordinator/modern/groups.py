@@ -45,7 +45,6 @@ from kraftlite.coordinator.modern.records import (
     TargetValue,
     current_value,
     member_value,
-    record_of,
 )
 from kraftlite.coordinator.modern.regex import check
 from kraftlite.coordinator.modern.steps import Steps
@@ -269,7 +268,7 @@ class ConsumerGroups:
                 for member in group.members.values():
                     self.schedule(group, member)
 
-        tombstones = [record_of(key, None) for key in self.journal.keys_of(group, change.records)]
+        tombstones = self.journal.tombstones_of(group, change.records)
         value = stored(classic, group, self.cluster.topics, self.cluster.session_timeout_ms(group_id), gone)
         self._effects.append([*tombstones, group_record(group_id, value)], written, then)
         if rebalance:
@@ -283,14 +282,14 @@ class ConsumerGroups:
 
     def make_way(self, group: ConsumerGroup) -> None:
         """A classic member joins where nobody is: the empty group of the new protocol is forgotten, its offsets are not."""
-        keys = self.journal.keys_of(group)
+        keys, records = self.journal.keys_of(group), self.journal.tombstones_of(group)
         self.dissolve(group)
 
         def written(error: ErrorCode) -> None:
             if error is not ErrorCode.NONE:
                 self.journal.failed(group.group_id, keys)
 
-        self._effects.append([record_of(key, None) for key in keys], written)
+        self._effects.append(records, written)
 
     def dissolve(self, group: ConsumerGroup) -> None:
         """Forget an empty group."""

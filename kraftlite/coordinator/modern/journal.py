@@ -91,12 +91,18 @@ class Journal:
         """The records with these keys are to be written again."""
         self._unwritten.setdefault(group_id, {}).update(dict.fromkeys(keys))
 
-    def keys_of(self, group: ConsumerGroup, changed: Iterable[ConsumerKey | None] = ()) -> list[ConsumerKey]:
+    def keys_of(self, group: ConsumerGroup, changed: Iterable[ConsumerKey | None] = ()) -> list[ConsumerKey | None]:
         """Return the keys of all records that the log may have of the group, in the order in which they are to be deleted, the
-        group last: also of those that are gone from memory, by `changed` or by changes that could not be written."""
-        gone = (*self._unwritten.get(group.group_id, ()), *changed)
-        members = (it for it in gone if it is not None and not isinstance(it, EpochKey))
-        return list(dict.fromkeys((*members, *group.record_keys())))
+        group last: also of those that are gone from memory, by `changed` or by changes that could not be written. None: the
+        classic group that this was is in the log still."""
+        unwritten = self._unwritten.get(group.group_id, {})
+        gone = (it for it in (*unwritten, *changed) if it is not None and not isinstance(it, EpochKey))
+        was_classic = [None] if None in unwritten else []
+        return [*was_classic, *dict.fromkeys((*gone, *group.record_keys()))]
+
+    def tombstones_of(self, group: ConsumerGroup, changed: Iterable[ConsumerKey | None] = ()) -> list[CoordinatorRecord]:
+        """Return the records that delete all of these."""
+        return [group_tombstone(group.group_id) if key is None else record_of(key, None) for key in self.keys_of(group, changed)]
 
     def forget(self, group_id: str) -> None:
         """The group is gone."""

@@ -6,27 +6,39 @@ from collections.abc import Sequence
 from typing import ClassVar
 
 from kraftlite.coordinator.api import JoinRequest, JoinResult
+from kraftlite.coordinator.classic.group import GroupState
 from kraftlite.coordinator.modern.records import CurrentKey, EpochKey, TargetEpochKey
 from kraftlite.coordinator.records import GroupKey, GroupValue
 from kraftlite.model.errors import ErrorCode
 from kraftlite.model.method import AnyMethod
+from kraftlite.runtime.trace import TraceEvent
+from kraftlite.runtime.trace.group import GroupStateChanged
 from kraftlite.sim.checkers.base import World
 from kraftlite.sim.checkers.group_log import Change, GroupChecker, GroupLog
 from kraftlite.sim.services.groups import JOIN
+from kraftlite.simhost.host import SimHost
 from kraftlite.simhost.network import AnyExchange
 
 
 class EpochsGrow(GroupChecker):
     """No epoch of a group goes back, unless the group was deleted in between. A group that changes its protocol goes on where it
-    was; one without members begins anew. No member is in an epoch that its group has not reached, nor goes back to an earlier
-    one. A join is answered with no generation below one that was stored when it was asked."""
+    was; one without members begins anew, also when the log did not take that they are gone. No member is in an epoch that its
+    group has not reached, nor goes back to an earlier one. A join is answered with no generation below one that was stored when
+    it was asked."""
 
     numbers: ClassVar[tuple[int, ...]] = (41,)
+    only_events = (GroupStateChanged,)
 
     def __init__(self, world: World) -> None:
         super().__init__(world)
         self._stored: dict[AnyExchange, int] = {}
         """Joins under way: the generation or epoch that was stored when they arrived."""
+        self._emptied: dict[str, None] = {}
+        """Groups that have lost their last member since they were last stored."""
+
+    def on_event(self, now_us: int, node: SimHost, event: TraceEvent) -> None:
+        if isinstance(event, GroupStateChanged) and event.state == GroupState.EMPTY.value:
+            self._emptied[event.group] = None
 
     def on_records(self, log: GroupLog, changes: Sequence[Change]) -> None:
         ended: dict[str, int] = {}
@@ -36,6 +48,10 @@ class EpochsGrow(GroupChecker):
                 ended[change.key.group_id] = change.old.generation
             elif isinstance(change.key, EpochKey) and change.new is None and change.old is not None:
                 ended[change.key.group_id] = change.old
+        for change in changes:
+            if isinstance(change.key, GroupKey | EpochKey) and change.new is not None and change.key.group_id in self._emptied:
+                del self._emptied[change.key.group_id]
+                ended.pop(change.key.group_id, None)
         for change in changes:
             key = change.key
             if isinstance(key, EpochKey) and change.new is not None:

@@ -385,3 +385,21 @@ def test_who_could_not_be_deleted_is_so_when_a_classic_member_joins_or_later() -
     w.leave(joined.member_id)
     w.enter("b")
     assert left_in_the_log(w) and not [it for it in left_in_the_log(w) if "'a'" in it]
+
+
+def test_the_classic_group_that_could_not_be_deleted_is_so_with_the_group() -> None:
+    w = ConsumerWorld()
+    joining = w.join(protocols=classic_protocols("t"))
+    w.advance(w.config.initial_rebalance_delay_ms)
+    joined = w.answers[joining]
+    w.sync(joined.member_id, joined.generation, {joined.member_id: b""})
+    w.leave(joined.member_id)
+    w.hold = True
+    w.ask_beat("a", 0, topics=("t",), rebalance_ms=1_000, owned={})
+    w.fail_held(ErrorCode.NOT_ENOUGH_REPLICAS)
+    w.ask_beat("a", -1)
+    w.fail_held(ErrorCode.NOT_ENOUGH_REPLICAS)
+    w.hold = False
+    w.delete_group()
+    w.fail_over()
+    assert w.shard.group_count == 0
