@@ -25,7 +25,7 @@ from tests.sim.mutants.scenes import leaders_one_after_another
 def changing_the_minimum(patch: Patch) -> None:
     """Every run has the administrator who does, and followers that leave the ISR."""
     playing(lagging_follower)(patch)
-    patch.set(minimum, "comes_with", lambda seed: True)
+    patch.set(minimum, "comes_with", lambda theme, seed: True)
 
 
 def demanding_all(patch: Patch) -> None:
@@ -192,7 +192,7 @@ def changing_it_without_an_isr(patch: Patch) -> None:
     """Every run has the administrator who changes the minimum, while partitions lose all their replicas and others do not."""
     configured(broker_session_timeout_ms="1000", broker_heartbeat_interval_ms="250")(patch)
     playing(leaders_one_after_another, pause_ms=1_000)(patch)
-    patch.set(minimum, "comes_with", lambda seed: True)
+    patch.set(minimum, "comes_with", lambda theme, seed: True)
 
 
 @mutant(
