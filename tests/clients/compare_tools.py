@@ -123,7 +123,8 @@ def quorum(side: Side) -> Iterator[Step]:
 
 
 def transactions(side: Side) -> Iterator[Step]:
-    """An id of its own in a listing of which the rest, producer ids and coordinators included, is another on each side."""
+    """An id of its own in a listing of which the rest, producer ids and coordinators included, is another on each side, and the
+    producers of a topic of its own: what the stories leave in theirs depends on how often they had to ask."""
     compare_transactions.prepared(side)
     talk = compare_transactions.Talk(side)
     talk.begun(5, "listed")
@@ -136,12 +137,15 @@ def transactions(side: Side) -> Iterator[Step]:
         "transactions find-hanging --broker-id 9",
         "transactions find-hanging --topic a/b --partition 0",
         "transactions describe-producers --topic a/b --partition 0",
-        f"transactions describe-producers --topic {compare_transactions.TOPIC} --partition 0 --broker-id 2",
         f"transactions abort --topic {compare_transactions.TOPIC} --partition 0 --start-offset 99",
         f"transactions abort --topic {compare_transactions.TOPIC} --partition 0 --producer-id -1 --producer-epoch 0 "
         "--coordinator-epoch 0",
     ):
         yield _run(side, command)
+    side.create("described")
+    yield "produced", [str(compare_transactions.codes(talk.produce(talk.begun(5, "listed"), 12, topic="described")))]
+    command, lines = _run(side, "transactions describe-producers --topic described --partition 0 --broker-id 2")
+    yield command, [" ".join(line.split()[1:]) for line in lines]  # without the producer ids
 
 
 def _named(line: str) -> str:

@@ -106,11 +106,11 @@ class Talk:
             assert time.monotonic() < deadline, f"{self.side.name}: {answer}"
             time.sleep(0.01)
 
-    def produce(self, who: Who, version: int, *, sequence: int = 0, index: int = 0) -> Any:
+    def produce(self, who: Who, version: int, *, sequence: int = 0, index: int = 0, topic: str = TOPIC) -> Any:
         records = batch(transactional=True, producer_id=who.producer_id, producer_epoch=who.epoch, base_sequence=sequence)
-        topics = [{"name": TOPIC, "partition_data": [{"index": index, "records": bytes(records)}]}]
+        topics = [{"name": topic, "partition_data": [{"index": index, "records": bytes(records)}]}]
         values = {"transactional_id": who.name, "acks": -1, "timeout": 20_000, "topic_data": topics}
-        return self.side.call(PRODUCE, version, values, node=self.leader)
+        return self.side.call(PRODUCE, version, values, node=self.leader if topic == TOPIC else self.side.leader(topic))
 
 
 def init_values(name: str | None, *, producer_id: int = -1, epoch: int = -1, timeout_ms: int = LONG_MS) -> dict[str, Any]:
