@@ -9,6 +9,7 @@ commit; where nothing does, that commit.
 from __future__ import annotations
 
 import re
+import shutil
 import subprocess
 import sys
 import time
@@ -53,12 +54,14 @@ def nearest(changed: Iterable[str], tests: Mapping[str, str]) -> list[str]:
 
 
 def _git(*arguments: str) -> list[str]:
+    if shutil.which("git") is None:
+        return []
     done = subprocess.run(["git", *arguments], cwd=ROOT, capture_output=True, text=True, check=False)
     return done.stdout.splitlines() if done.returncode == 0 else []
 
 
 def changed_files() -> list[str]:
-    """Paths from the root. Empty also where there is no repository, as in a source distribution."""
+    """Paths from the root. Empty also where there is no repository, as in a source distribution, or no git."""
     now = _git("diff", "--name-only", "HEAD") + _git("ls-files", "--others", "--exclude-standard")
     return now or _git("show", "--name-only", "--format=", "-m", "--first-parent", "HEAD")
 
