@@ -98,9 +98,12 @@ def _group(rng: random.Random, name: str, topics: Sequence[str]) -> SimGroup:
 
 def restart_unled(group: SimGroup) -> None:
     """Members join again when none of them knows that it leads. A static leader that came back with a JoinGroup before version 9
-    is told that its former self leads, and nobody looks for new partitions until a rebalance for another reason (KIP-814)."""
+    is told that its former self leads, and nobody looks for new partitions until a rebalance for another reason (KIP-814).
+    So they do when one has what it does not want: a static member that came back with another subscription has what its former
+    self had until then (KIP-345)."""
     classic = [it for it in group.live() if isinstance(it, ClassicMember)]
-    if not any(it.leads for it in classic):
+    has_unwanted = any(not it.subscribed(tp.topic) for it in classic for tp in it.owned)
+    if has_unwanted or not any(it.leads for it in classic):
         for member in classic:
             member.epoch = -1
 

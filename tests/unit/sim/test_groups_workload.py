@@ -62,16 +62,19 @@ def test_a_leader_deals_every_wanted_partition_out_once(seed: int, *, cooperativ
     raise AssertionError(f"{sorted(wanted - set(found))} go to nobody")
 
 
-@pytest.mark.parametrize("leads", [False, True])
-def test_members_join_again_when_nobody_knows_that_it_leads(*, leads: bool) -> None:
+@pytest.mark.parametrize(("leads", "topic", "again"), [(False, "t", True), (True, "t", False), (True, "other", True)])
+def test_members_join_again_when_nobody_knows_that_it_leads_or_one_has_what_it_does_not_want(
+    *, leads: bool, topic: str, again: bool
+) -> None:
     """A static leader that came back before JoinGroup 9 does not, and minds no topic any more."""
     group = SimGroup(name="g", topics=("t",), cooperative=False, session_ms=1_000, rebalance_ms=1_000)
     for index in range(2):
         one = object.__new__(ClassicMember)
         one.alive, one.epoch, one.leads = True, 7, leads and index == 1
+        one.topics, one.regex, one.owned = ("t",), None, {TopicPartition(topic, index): None}
         group.members.append(one)
     restart_unled(group)
-    assert [it.epoch for it in group.members] == ([7, 7] if leads else [-1, -1])
+    assert [it.epoch for it in group.members] == ([-1, -1] if again else [7, 7])
 
 
 def test_a_seed_with_groups_repeats_in_another_process() -> None:
