@@ -25,6 +25,7 @@ from kraftlite.coordinator.core.effects import Effects, Then, nothing
 from kraftlite.coordinator.core.walks import by_pieces
 from kraftlite.coordinator.modern.group import ConsumerGroup
 from kraftlite.coordinator.modern.groups import ConsumerGroups
+from kraftlite.coordinator.modern.journal import tombstones
 from kraftlite.coordinator.pending_offsets import PendingOffset, PendingOffsets
 from kraftlite.coordinator.records import (
     CommittedOffset,
@@ -301,7 +302,7 @@ class Offsets:
                 group.dead = False
 
         group.dead = True
-        more = self._consumers.journal.tombstones_of(group)
+        more = tombstones(group_id, self._consumers.journal.keys_of(group))
         self._bury(group_id, list(self._partitions_of(group_id)), more, gone, tell)
 
     def _bury(

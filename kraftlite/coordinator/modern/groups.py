@@ -21,7 +21,7 @@ from kraftlite.coordinator.core.effects import Effects, Then
 from kraftlite.coordinator.core.keys import Keyed
 from kraftlite.coordinator.modern.cluster import Cluster
 from kraftlite.coordinator.modern.group import ConsumerGroup
-from kraftlite.coordinator.modern.journal import Change, Journal
+from kraftlite.coordinator.modern.journal import Change, Journal, tombstones
 from kraftlite.coordinator.modern.member import (
     JOIN_EPOCH,
     LEAVE_EPOCH,
@@ -268,9 +268,9 @@ class ConsumerGroups:
                 for member in group.members.values():
                     self.schedule(group, member)
 
-        tombstones = self.journal.tombstones_of(group, change.records)
+        gone_records = tombstones(group_id, self.journal.keys_of(group, change.records))
         value = stored(classic, group, self.cluster.topics, self.cluster.session_timeout_ms(group_id), gone)
-        self._effects.append([*tombstones, group_record(group_id, value)], written, then)
+        self._effects.append([*gone_records, group_record(group_id, value)], written, then)
         if rebalance:
             self._classic.rebalances.prepare(classic, f"no member of the new protocol is left: {reason}")
 
@@ -282,14 +282,14 @@ class ConsumerGroups:
 
     def make_way(self, group: ConsumerGroup) -> None:
         """A classic member joins where nobody is: the empty group of the new protocol is forgotten, its offsets are not."""
-        keys, records = self.journal.keys_of(group), self.journal.tombstones_of(group)
+        keys = self.journal.keys_of(group)
         self.dissolve(group)
 
         def written(error: ErrorCode) -> None:
             if error is not ErrorCode.NONE:
                 self.journal.failed(group.group_id, keys)
 
-        self._effects.append(records, written)
+        self._effects.append(tombstones(group.group_id, keys), written)
 
     def dissolve(self, group: ConsumerGroup) -> None:
         """Forget an empty group."""

@@ -15,6 +15,16 @@ from kraftlite.coordinator.records import CoordinatorRecord, group_tombstone
 from kraftlite.model.errors import ErrorCode
 
 
+def _record(group_id: str, key: ConsumerKey | None, value: ConsumerValue | None) -> CoordinatorRecord:
+    """The record with this key; for None the tombstone of the classic group that this was."""
+    return group_tombstone(group_id) if key is None else record_of(key, value)
+
+
+def tombstones(group_id: str, keys: Iterable[ConsumerKey | None]) -> list[CoordinatorRecord]:
+    """The records that delete those with these keys (`Journal.keys_of`)."""
+    return [_record(group_id, key, None) for key in keys]
+
+
 class Change:
     """Records of one group, under way. What is refused must be refused before the first of them."""
 
@@ -62,7 +72,7 @@ class Journal:
         records = dict(change.records)
         for key in self._unwritten.pop(group_id, {}):
             if key not in records:
-                records[key] = group_tombstone(group_id) if key is None else record_of(key, group.value_of(key))
+                records[key] = _record(group_id, key, None if key is None else group.value_of(key))
         if not records:
             last = self._last.get(group_id)
             if last is None:
@@ -99,10 +109,6 @@ class Journal:
         gone = (it for it in (*unwritten, *changed) if it is not None and not isinstance(it, EpochKey))
         was_classic = [None] if None in unwritten else []
         return [*was_classic, *dict.fromkeys((*gone, *group.record_keys()))]
-
-    def tombstones_of(self, group: ConsumerGroup, changed: Iterable[ConsumerKey | None] = ()) -> list[CoordinatorRecord]:
-        """Return the records that delete all of these."""
-        return [group_tombstone(group.group_id) if key is None else record_of(key, None) for key in self.keys_of(group, changed)]
 
     def forget(self, group_id: str) -> None:
         """The group is gone."""

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import ClassVar, Final
+from typing import ClassVar
 from uuid import UUID
 
 from kraftlite.coordinator.api import ConsumerHeartbeatRequest, SyncRequest, SyncResult
 from kraftlite.coordinator.consumer_protocol import CONSUMER, parse_assignment
-from kraftlite.coordinator.modern.member import Parts
+from kraftlite.coordinator.modern.member import STATIC_LEAVE_EPOCH, Parts
 from kraftlite.coordinator.modern.records import CurrentKey, CurrentValue, MemberKey, TargetKey
 from kraftlite.coordinator.records import GroupKey, GroupValue
 from kraftlite.model.errors import ErrorCode
@@ -19,9 +19,6 @@ from kraftlite.sim.checkers.group_log import Change, ConsumersInLog, GroupChecke
 from kraftlite.sim.services.groups import BEAT, SYNC, Told
 
 Place = tuple[UUID, int]
-
-_AWAY: Final = -2
-"""The epoch of a static member that has left for a while."""
 
 
 class OneOwner(GroupChecker):
@@ -165,4 +162,4 @@ def _places(several: Iterable[Parts]) -> Iterator[Place]:
 
 
 def _holds_while_away(value: CurrentValue | None) -> bool:
-    return value is not None and value.epoch == _AWAY and bool(value.revoking)
+    return value is not None and value.epoch == STATIC_LEAVE_EPOCH and bool(value.revoking)
