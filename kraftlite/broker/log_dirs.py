@@ -272,6 +272,10 @@ class LogDirs:
     def write_hw_checkpoint(self, hws: Mapping[TopicPartition, int]) -> None:
         self._each_online(lambda state: state.write_hws(self._ports.disk, hws))
 
+    @property
+    def hws_filed(self) -> bool:
+        return all(state.hws_filed for state in self._dirs if state.online)
+
     def handle_failure(self, error: OSError, tp: TopicPartition) -> None:
         state = self._home.get(tp)
         if state is not None:

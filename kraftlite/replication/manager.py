@@ -39,6 +39,7 @@ from kraftlite.replication.delete_records import DeleteRecordsPath
 from kraftlite.replication.enrol_driver import Enroller
 from kraftlite.replication.fetcher_manager import FetcherManager
 from kraftlite.replication.follower_state import prepare_to_follow
+from kraftlite.replication.hw_checkpoint import HwCheckpoint
 from kraftlite.replication.markers import write_markers
 from kraftlite.replication.partition import Partition, PartitionEnv
 from kraftlite.replication.ports import ControllerChannel, LogProvider
@@ -117,6 +118,7 @@ class ReplicaManager:
         self.counts = ReplicaCounts(table, ports.clock, config.transaction_max_timeout_ms)
         self._consume = ConsumePath(table, self._deadlines, self.handle_io_error, rack_aware=config.rack_aware)
         self._delete_records = DeleteRecordsPath(table, self._deadlines, logs, self.handle_io_error)
+        self._hws = HwCheckpoint(table, logs)
         self.throttles = ReplicationThrottles(config.broker_id, config.throttle_windows, config.move_windows, ports.clock.now_ms)
         self._service = ReplicaService(ports, config.cluster_id, table, self.handle_io_error, self.throttles.leader)
         self._fetchers = FetcherManager(
@@ -165,7 +167,7 @@ class ReplicaManager:
             partition.wake_waiters()
         self._service.close()
         self._deadlines.close()
-        self._write_hws()
+        self._hws.write()
 
     async def _check_isrs(self) -> None:
         """Every half of the allowed lag, so that a laggard leaves within one and a half of it (RP-19)."""
@@ -181,12 +183,7 @@ class ReplicaManager:
         while True:
             await self._clock.sleep(self._config.hw_checkpoint_interval_ms)
             self.drop_failed_logs()
-            self._write_hws()
-
-    def _write_hws(self) -> None:
-        found = {tp: partition.log.hw for tp, partition in self._table.by_tp.items() if partition.log is not None}
-        if found:
-            self._logs.write_hw_checkpoint(found)
+            self._hws.write()
 
     # --- metadata -----------------------------------------------------------------------------------------------------
 

@@ -39,6 +39,11 @@ class LogProvider(Protocol):
 
     def write_hw_checkpoint(self, hws: Mapping[TopicPartition, int]) -> None: ...
 
+    @property
+    def hws_filed(self) -> bool:
+        """Return whether all that was given to `write_hw_checkpoint` last stands in the files, and nothing else."""
+        ...
+
     def write_log_starts(self) -> None:
         """Make the log starts of now durable: what clients asked to be deleted must not come back (LG-40)."""
         ...

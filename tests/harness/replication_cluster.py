@@ -136,6 +136,10 @@ class MemLogs:
         self.hws = dict(hws)
         checkpoints.write_offset_checkpoint(self.disk, f"{DATA}/replication-offset-checkpoint", self.hws)
 
+    @property
+    def hws_filed(self) -> bool:
+        return True
+
     def write_log_starts(self) -> None:
         starts = {tp: log.log_start_offset for tp, log in self.open_logs.items()}
         checkpoints.write_offset_checkpoint(self.disk, f"{DATA}/{checkpoints.LOG_START_CHECKPOINT}", starts)
