@@ -10,7 +10,7 @@ from kraftlite.model.topic_partition import TopicPartition
 from kraftlite.replication.api import DeleteRecordsResult
 from kraftlite.runtime.trace import TraceEvent
 from kraftlite.runtime.trace.broker import ReplicaMoved
-from kraftlite.runtime.trace.log import LogOpened, LogRestarted, LogStartAdvanced, SegmentDeleted
+from kraftlite.runtime.trace.log import LogOpened, LogRestarted, LogStartAdvanced, LogTruncated, SegmentDeleted
 from kraftlite.sim.checkers.base import Checker, World
 from kraftlite.sim.checkers.log_files import running_log
 from kraftlite.sim.services.logs import DELETE_RECORDS, DeleteAsk
@@ -24,7 +24,8 @@ FOLLOWED = "leader's log start"
 
 class LogStartsFollow(Checker):
     """A log start moves up to what a client asked to delete at this leader; to a log start that another replica had; or to the
-    end of a segment that retention deleted (invariant 46 judges that). In one incarnation it never goes back, nor beyond the HW.
+    end of a segment that retention deleted (invariant 46 judges that). In one incarnation it never goes back, but to the end of
+    a log that was cut before it, nor beyond the HW.
     After a restart it is not below what its broker, as leader, answered to a DeleteRecords, nor, after a clean stop, below what
     it was (LG-40); nor in another directory of its broker below what it was (JB-11). DeleteRecords succeeds when every live
     replica has moved at least to the offset that was asked for, and to the low watermark that is answered (RP-17)."""
@@ -55,6 +56,9 @@ class LogStartsFollow(Checker):
             log = running_log(node, event.tp)
             if log is not None:
                 self._segments[(node.node_id, event.tp)] = log.segment_base_offsets[0]
+        elif kind is LogTruncated:
+            assert isinstance(event, LogTruncated)
+            self._truncated(node, event)
         elif kind is LogOpened or kind is LogRestarted:
             assert isinstance(event, LogOpened | LogRestarted)
             self._placed(node, event)
@@ -78,6 +82,11 @@ class LogStartsFollow(Checker):
             self.fail(f"{event.tp} on node {node.node_id} begins at {start} after its start; promised was {promised}")
         self._starts[key] = start
         self._highest[key] = max(start, self._highest.get(key, 0))
+
+    def _truncated(self, node: SimHost, event: LogTruncated) -> None:
+        """A leader that was elected uncleanly may have had less than this replica had lost on request."""
+        key = (node.node_id, event.tp)
+        self._starts[key] = min(event.leo, self._starts.get(key, 0))
 
     def _advanced(self, node: SimHost, event: LogStartAdvanced) -> None:
         key, tp = (node.node_id, event.tp), event.tp

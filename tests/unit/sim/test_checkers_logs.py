@@ -16,7 +16,14 @@ from kraftlite.model.errors import ErrorCode
 from kraftlite.model.method import AnyMethod
 from kraftlite.replication.api import DeleteRecordsResult, OffsetResult
 from kraftlite.runtime.trace.broker import ReplicaMoved
-from kraftlite.runtime.trace.log import LogCleaned, LogUncleanable, RetentionFailed, SegmentDeleted
+from kraftlite.runtime.trace.log import (
+    LogCleaned,
+    LogStartAdvanced,
+    LogTruncated,
+    LogUncleanable,
+    RetentionFailed,
+    SegmentDeleted,
+)
 from kraftlite.sim.checkers.base import CheckerFactory
 from kraftlite.sim.checkers.catalog_replication import REPLICATION_AND_HISTORY
 from kraftlite.sim.checkers.cut_logs import CutsSupersedeNothing
@@ -425,3 +432,16 @@ def test_the_largest_time_is_not_told_before_it_is_committed(make: Callable[...,
     assert (log.hw, log.leo) == (3, 4)
     found = cluster.do(cluster.client.call(cluster.leader.client_endpoint, LIST, ListAsk(TP, -3, None), 3_000))
     assert (found.error, found.offset) == (ErrorCode.NONE, -1)
+
+
+def test_a_log_that_is_cut_before_its_start_begins_at_its_end(make: Callable[..., Keyed]) -> None:
+    """Its leader was elected uncleanly and has less than this replica had lost on request."""
+    cluster = make(LogStartsFollow)
+    checker = next(it for it in cluster.checkers if isinstance(it, LogStartsFollow))
+    node, follower = cluster.leader.node_id, cluster.follower
+    checker._starts[(follower.node_id, TP)] = checker._highest[(node, TP)] = 2
+    tracer = cluster.log(follower)._ctx.tracer
+    tracer.emit(LogTruncated(tp=TP, offset=1, old_leo=3, leo=1, hw=1))
+    tracer.emit(LogStartAdvanced(tp=TP, old=1, new=2, reason="leader's log start"))
+    cluster.go(1)
+    assert checker._starts[(follower.node_id, TP)] == 2
