@@ -98,10 +98,11 @@ class Function:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reason:
-    """Functions that may stay unreached, by name or as patterns with `*`, and why."""
+    """Functions that may stay unreached, by name or as patterns with `*`, and why. `rare`: few seeds reach them."""
 
     functions: tuple[str, ...]
     why: str
+    rare: bool = False
 
     def covers(self, name: str) -> bool:
         return any(fnmatchcase(name, pattern) for pattern in self.functions)
@@ -160,13 +161,14 @@ class CodeReach:
 
     @property
     def idle_reasons(self) -> list[str]:
-        """Names and patterns of reasons that no unreached function needs: it is reached by now, or gone."""
+        """Names and patterns of reasons that no unreached function needs: it is gone, or reached by now and not rare."""
+        names = [it.name for it in self.functions]
         missing = [it.name for it in self.functions if not it.reached]
         return [
             pattern
             for reason in self.reasons
             for pattern in reason.functions
-            if not any(fnmatchcase(name, pattern) for name in missing)
+            if not any(fnmatchcase(name, pattern) for name in (names if reason.rare else missing))
         ]
 
 
@@ -175,10 +177,14 @@ def read_reasons(path: Path = REASONS) -> tuple[Reason, ...]:
     found = []
     for number, entry in enumerate(tomllib.loads(path.read_text(encoding="utf-8")).get("unreached", []), 1):
         functions, why = entry.get("functions"), entry.get("why")
+        rare = entry.get("rare", False)
         texts = isinstance(functions, list) and functions and all(isinstance(it, str) for it in functions)
-        if not texts or not isinstance(why, str) or not why.strip() or set(entry) != {"functions", "why"}:
-            raise ValueError(f"{path}: entry {number} of [[unreached]] needs functions (names) and why (a line)")
-        found.append(Reason(functions=tuple(functions), why=why))
+        known = set(entry) <= {"functions", "why", "rare"} and isinstance(rare, bool)
+        if not texts or not isinstance(why, str) or not why.strip() or not known:
+            raise ValueError(
+                f"{path}: entry {number} of [[unreached]] needs functions (names) and why (a line), and may have rare (true)"
+            )
+        found.append(Reason(functions=tuple(functions), why=why, rare=rare))
     return tuple(found)
 
 

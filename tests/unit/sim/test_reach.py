@@ -113,6 +113,13 @@ def test_what_is_unreached_is_compared_with_the_reasons() -> None:
     assert FUNCTIONS[3].where == "kraftlite/raft/core.py:7"
 
 
+def test_a_reason_for_what_few_seeds_reach_is_idle_only_when_the_function_is_gone() -> None:
+    reason = Reason(functions=("log.scan:*", "log.log:Log.read", "gone:x"), why="few seeds", rare=True)
+    code = CodeReach(FUNCTIONS, (reason,))
+    assert code.idle_reasons == ["gone:x"]
+    assert code.why(FUNCTIONS[1]) == "few seeds"
+
+
 def test_the_reasons_name_functions_that_are_there() -> None:
     names = set()
     for package in PACKAGES:
@@ -146,6 +153,7 @@ def _functions(tree: ast.AST, prefix: str) -> list[str]:
         "[[unreached]]\nfunctions = 'a'\nwhy = 'x'",
         "[[unreached]]\nfunctions = [1]\nwhy = 'x'",
         "[[unreached]]\nfunctions = ['a']\nwhy = 'x'\nuntil = 'y'",
+        "[[unreached]]\nfunctions = ['a']\nwhy = 'x'\nrare = 'yes'",
     ],
 )
 def test_a_reason_needs_functions_and_a_line(tmp_path: Path, text: str) -> None:
