@@ -197,6 +197,8 @@ class LogDirs:
                 self._fail(state, error)
             raise StorageFault(f"{tp} could not be created in {state.path}: {error}", state.path) from error
         state.logs[tp] = log
+        if state.forget_hw(tp):
+            self._rewrite_checkpoints(state)
         self.placement.unpin(tp)
         self._adopt(state, tp, log)
         return log
@@ -220,8 +222,7 @@ class LogDirs:
             return
         log = state.logs.pop(tp, None)
         self.log_moves.deleted(tp, None if log is None else log.topic_id)
-        if state.hws.pop(tp, None) is not None:
-            state.hws_filed = False
+        state.forget_hw(tp)
         if log is None or not state.online:
             return
         log.on_roll = log.on_recovery_point_lowered = log.on_restated = None
@@ -232,25 +233,25 @@ class LogDirs:
         except OSError as error:
             self._fail(state, error)
             return
-        if not state.rewriting:
-            # A topic of thousands of partitions goes as a whole: its checkpoints are written once, when it is gone.
-            state.rewriting = True
-            self._ports.tasks.spawn(self._write_checkpoints(state), name="checkpoints-after-deletion")
+        self._rewrite_checkpoints(state)
         self._retire(state, log)
 
     def _retire(self, state: LogDirState, log: Log) -> None:
         """Remove a log that was renamed `-delete`, `file.delete.delay.ms` from now."""
         self._ports.tasks.spawn(self._remove_later(state, log, log.config.file_delete_delay_ms), name=f"delete-{log.tp}")
 
+    def _rewrite_checkpoints(self, state: LogDirState) -> None:
+        """A topic of thousands of partitions goes, or comes, as a whole: its checkpoints are written once, when it has."""
+        if not state.rewriting:
+            state.rewriting = True
+            self._ports.tasks.spawn(self._write_checkpoints(state), name="checkpoints-rewritten")
+
     async def _write_checkpoints(self, state: LogDirState) -> None:
         await self._ports.clock.sleep(0)
         state.rewriting = False
-        if not state.online:
-            return
         try:
-            state.write_recovery_points(self._ports.disk)
-            state.write_log_starts(self._ports.disk)
-            state.write_clean_offsets(self._ports.disk)
+            if state.online:
+                state.write_all(self._ports.disk)
         except OSError as error:
             self._fail(state, error)
 

@@ -96,7 +96,7 @@ class LogDirState:
     newest: tuple[UUID, str] | None = None
     """Topic id and directory of the log that was created last."""
     rewriting: bool = False
-    """Logs were deleted, and the checkpoints are about to be written without them."""
+    """Logs were deleted, or begun in the place of others: the checkpoints are about to be written."""
     refused: dict[TopicPartition, RefusedLog] = field(default_factory=dict)
     accepted: set[TopicPartition] = field(default_factory=set)
     """Loaded with less than there was, because a person said so."""
@@ -248,6 +248,14 @@ class LogDirState:
         self.write_log_starts(disk)
         self.write_clean_offsets(disk)
         self._file_hws(disk)
+
+    def forget_hw(self, tp: TopicPartition) -> bool:
+        """The log is gone, or begins: return whether the file has the HW of another one of its name, which must not count for it
+        after the next start."""
+        if self.hws.pop(tp, None) is None:
+            return False
+        self.hws_filed = False
+        return True
 
     def write_hws(self, disk: Disk, hws: Mapping[TopicPartition, int]) -> None:
         """Write the HWs, unless they stand in the file: nothing moves on a broker whose many partitions are idle."""

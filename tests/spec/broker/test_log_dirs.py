@@ -208,6 +208,26 @@ async def test_rp_16_the_hw_checkpoint_survives_a_restart() -> None:
     assert (again.dirs.checkpointed_hw(A0), again.dirs.checkpointed_hw(A1), again.dirs.checkpointed_hw(B0)) == (2, 1, 0)
 
 
+@pytest.mark.parametrize("it_ends_before_that", [True, False])
+async def test_rp_16_a_topic_of_the_same_name_inherits_no_hw(it_ends_before_that: bool) -> None:
+    """Its broker ends before the next checkpoint is due, and finds records that nobody has committed."""
+    logs = Logs()
+    await logs.load()
+    logs.create(A0, "x")
+    logs.dirs.write_hw_checkpoint({A0: 1})
+    logs.dirs.delete(A0)
+    if it_ends_before_that:
+        logs = logs.restart(crash=True)
+        await logs.load()
+    logs.create(A0, "of another topic", topic_id=PAYMENTS)
+    logs.dirs.get(A0).flush_sync()  # type: ignore[union-attr]
+    await logs.bed.clock.run_for(1)
+    again = logs.restart(crash=True)
+    await again.load()
+    assert again.dirs.get(A0).leo == 1  # type: ignore[union-attr]
+    assert again.dirs.checkpointed_hw(A0) == 0
+
+
 async def test_bl_18_a_new_log_goes_where_the_fewest_are() -> None:
     logs = Logs("/d1", "/d2")
     await logs.load()
