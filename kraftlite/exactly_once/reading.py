@@ -31,8 +31,9 @@ class StateLost(ClientError):
 
 @dataclass(frozen=True, slots=True)
 class Stored:
-    """A batch of a partition. `ends`: whether a transaction of its producer is committed (True) or aborted by it; None: it has
-    records, which `records` gives with their offsets."""
+    """A batch of a partition. `ends`: whether a transaction of its producer is committed (True) or aborted by it; None: `records`
+    gives what it has, with their offsets. Compaction leaves nothing in a control batch that ended what is gone, and keeps the
+    batch if it is its producer's last one."""
 
     header: BatchHeader
     ends: bool | None
@@ -78,6 +79,8 @@ def scan(client: KafkaClient, tp: TopicPartition, start: int, end: int) -> Itera
 
 def _ends(header: BatchHeader, batch: memoryview) -> bool | None:
     if not header.is_control:
+        return None
+    if not header.count:
         return None
     for record in iter_records(batch):
         kind = control_type(record.key)

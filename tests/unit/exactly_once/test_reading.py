@@ -85,6 +85,8 @@ OTHER = at(6, Record(b"k", b"v"), producer=9)
         (Log(at(5), ends(6, commit=False), at(7), ends(8, commit=True)), Fate.ABORTED),
         (Log(at(4, Record(b"a", b"b"), as_record(MARKER)), ends(6, commit=True)), Fate.COMMITTED),
         (Log(empty_batch(parse_header(at(5))), OTHER), Fate.ABORTED),
+        (Log(empty_batch(parse_header(at(5))), empty_batch(parse_header(ends(6, commit=False)))), Fate.ABORTED),
+        (Log(at(5), empty_batch(parse_header(ends(6, commit=True, producer=9))), ends(7, commit=True)), Fate.COMMITTED),
         (Log(at(9), ends(10, commit=True), start=2), Fate.ABORTED),
         (Log(ends(6, commit=False), at(7), ends(8, commit=True), start=2), Fate.ABORTED),
         (Log(at(1, Record(b"a", b"b")), at(5), ends(6, commit=True), end=6), Fate.OPEN),
