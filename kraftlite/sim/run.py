@@ -48,6 +48,8 @@ from kraftlite.simhost.network import AnyExchange
 START_LIMIT_MS: Final = 60_000
 CONVERGE_LIMIT_MS: Final = 120_000
 VERDICT_LIMIT_MS: Final = 60_000
+OPERATOR_LIMIT_MS: Final = 10_000
+"""When no verdict comes for so long, the operator looks for brokers that a late request of an administrator has taken out."""
 AFTERGLOW_MS: Final = 1_500
 """The time for which the workload goes on when everything is healed and converged."""
 
@@ -377,7 +379,10 @@ class _Run:
         self.world.faults_over = cluster.quorum.leader_stays = True
         await self._converge()
         await asyncio.sleep(AFTERGLOW_MS / 1000)
-        stuck = await self.workload.finish(VERDICT_LIMIT_MS)
+        stuck = await self.workload.finish(OPERATOR_LIMIT_MS)
+        if stuck is not None:
+            self.injector.revive()
+            stuck = await self.workload.finish(VERDICT_LIMIT_MS)
         if stuck is not None:
             raise LivenessViolation("verdicts", f"no verdict {VERDICT_LIMIT_MS} ms after all was well: {stuck}")
         await self._demand(self._replicated, "every replica has everything", CONVERGE_LIMIT_MS)
@@ -428,6 +433,7 @@ class _Run:
         return found is not None and set(found.isr) == set(found.replicas) and found.leader == leader.node_id
 
     def _replicated(self) -> bool:
+        self.injector.revive()
         for tp in self.workload.partitions:
             ends = set()
             for node in self.cluster.brokers:
