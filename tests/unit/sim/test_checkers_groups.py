@@ -55,7 +55,7 @@ from kraftlite.model.ids import NodeId
 from kraftlite.model.producer import Producer
 from kraftlite.model.topic_partition import TopicPartition
 from kraftlite.runtime.trace import NullTracer
-from kraftlite.runtime.trace.group import GroupMemberRemoved, StaticMemberReplaced
+from kraftlite.runtime.trace.group import GroupMemberRemoved, GroupStateChanged, StaticMemberReplaced
 from kraftlite.sim.checkers.base import CheckerFactory, Losses, Violation, World
 from kraftlite.sim.checkers.facts import MetadataWatch
 from kraftlite.sim.checkers.group_log import Change, GroupChecker, GroupLog, group_facts
@@ -300,6 +300,20 @@ def a_join_of_the_past(topic: Topic) -> None:
     topic.serve(JOIN, joining("a"), JoinResult(error=ErrorCode.NONE, member_id="a", generation=2))
 
 
+def emptied(topic: Topic) -> None:
+    event = GroupStateChanged(group="g", previous="Stable", state="Empty", generation=4, members=0, reason="left")
+    topic.checker.on_event(0, topic.cluster.nodes[BROKER], event)
+
+
+@breaks(EpochsGrow, "a joins generation 2 at node 2, when it came 3 was stored")
+def a_join_of_the_past_at_the_next_coordinator(topic: Topic) -> None:
+    topic.classic(3, "a")
+    emptied(topic)
+    topic.driver.leader_epoch = 1
+    topic.facts.is_current = lambda driver, node: True  # type: ignore[method-assign]
+    topic.serve(JOIN, joining("a"), JoinResult(error=ErrorCode.NONE, member_id="a", generation=2))
+
+
 # --- 42
 
 
@@ -484,6 +498,15 @@ def test_what_is_right_passes(sound: Topic) -> None:
     sound.beat("a", 0)
     sound.commit(3, "b|4|1")
     fetched(sound, 1) if isinstance(sound.checker, LoadedGroups) else None
+
+
+def test_a_group_whose_members_left_begins_anew_whatever_the_log_took() -> None:
+    topic = Topic(EpochsGrow)
+    topic.classic(3, "a")
+    emptied(topic)
+    topic.serve(JOIN, joining("b"), JoinResult(error=ErrorCode.NONE, member_id="b", generation=2))
+    topic.write(group_tombstone("g"), record_of(EpochKey("g"), EpochValue(2)))
+    topic.loop.close()
 
 
 def test_a_removed_classic_member_may_join_a_group_of_the_consumer_protocol_under_its_old_id() -> None:
