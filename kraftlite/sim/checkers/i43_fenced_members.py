@@ -15,7 +15,7 @@ from kraftlite.coordinator.modern.records import CurrentKey, MemberKey
 from kraftlite.coordinator.records import GroupKey, GroupValue, OffsetKey
 from kraftlite.model.errors import ErrorCode
 from kraftlite.runtime.trace import TraceEvent
-from kraftlite.runtime.trace.group import GroupMemberRemoved, StaticMemberReplaced
+from kraftlite.runtime.trace.group import GroupMemberRemoved, GroupTypeChanged, StaticMemberReplaced
 from kraftlite.sim.checkers.base import World
 from kraftlite.sim.checkers.group_log import Change, GroupChecker, GroupLog
 from kraftlite.sim.services import transactions
@@ -155,6 +155,15 @@ class FencedMembers(GroupChecker):
             self._check_static(node, event)
         elif isinstance(event, StaticMemberReplaced):
             self._note(node, event.group, event.old, now_us)
+        elif isinstance(event, GroupTypeChanged):
+            self._note_back(node, event.group)
+
+    def _note_back(self, node: SimHost, group_id: str) -> None:
+        """A group that could not become a classic one has again whose going was the reason (CG-08)."""
+        driver = self.groups.driver(node, group_id)
+        group = None if driver is None else driver.shard.consumers.by_id.get(group_id)
+        for member_id in () if driver is None or group is None else group.members:
+            self._gone.get(driver, {}).pop((group_id, member_id), None)
 
     def _check_static(self, node: SimHost, event: GroupMemberRemoved) -> None:
         """A rebalance does not wait for static members that are away, and does not drop them: only the end of their session does

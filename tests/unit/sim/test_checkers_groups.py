@@ -24,6 +24,7 @@ from kraftlite.coordinator.api import (
 from kraftlite.coordinator.config import GroupConfig
 from kraftlite.coordinator.consumer_protocol import Subscription, build_assignment, build_subscription
 from kraftlite.coordinator.core.placement import OFFSETS_TOPIC
+from kraftlite.coordinator.modern.group import ConsumerGroup
 from kraftlite.coordinator.modern.member import MemberState, Parts
 from kraftlite.coordinator.modern.records import (
     CurrentKey,
@@ -55,7 +56,7 @@ from kraftlite.model.ids import NodeId
 from kraftlite.model.producer import Producer
 from kraftlite.model.topic_partition import TopicPartition
 from kraftlite.runtime.trace import NullTracer
-from kraftlite.runtime.trace.group import GroupMemberRemoved, GroupStateChanged, StaticMemberReplaced
+from kraftlite.runtime.trace.group import GroupMemberRemoved, GroupStateChanged, GroupTypeChanged, StaticMemberReplaced
 from kraftlite.sim.checkers.base import CheckerFactory, Losses, Violation, World
 from kraftlite.sim.checkers.facts import MetadataWatch
 from kraftlite.sim.checkers.group_log import Change, GroupChecker, GroupLog, group_facts
@@ -392,6 +393,25 @@ def a_removed_member_that_is_served(topic: Topic) -> None:
     topic.serve(HEARTBEAT, heartbeat(3), Told(ErrorCode.NONE))
 
 
+def becomes_classic_and_is_not(topic: Topic, *members: str) -> None:
+    """Member a goes, which makes the group a classic one; the log does not take that, and it is of the new protocol again, with
+    these members."""
+    node = topic.cluster.nodes[BROKER]
+    topic.checker.on_event(0, node, GroupMemberRemoved(group="g", member="a", instance=None, reason="left"))
+    topic.checker.on_event(0, node, GroupTypeChanged(group="g", type="classic", epoch=3, members=1))
+    group = topic.driver.shard.consumers.by_id["g"] = ConsumerGroup.new("g")
+    for member_id in members:
+        group.replay(MemberKey("g", member_id), MemberValue(None, None, "c", "h", ("t",), "", 1, None, None))
+    topic.checker.on_event(0, node, GroupTypeChanged(group="g", type="consumer", epoch=3, members=len(members)))
+    topic.loop._now_us = 5_000
+    topic.serve(COMMIT, committing(9), Told(ErrorCode.NONE, [ErrorCode.NONE]))
+
+
+@breaks(FencedMembers, "serves Client/OffsetCommit of a, which it removed or replaced")
+def a_removed_member_that_commits_although_it_is_not_back(topic: Topic) -> None:
+    becomes_classic_and_is_not(topic, "b")
+
+
 @breaks(FencedMembers, "serves Client/OffsetCommit of a, which it removed or replaced")
 def a_replaced_instance_that_commits(topic: Topic) -> None:
     node = topic.cluster.nodes[BROKER]
@@ -506,6 +526,12 @@ def test_a_group_whose_members_left_begins_anew_whatever_the_log_took() -> None:
     emptied(topic)
     topic.serve(JOIN, joining("b"), JoinResult(error=ErrorCode.NONE, member_id="b", generation=2))
     topic.write(group_tombstone("g"), record_of(EpochKey("g"), EpochValue(2)))
+    topic.loop.close()
+
+
+def test_a_member_whose_going_the_log_did_not_take_is_served() -> None:
+    topic = Topic(FencedMembers)
+    becomes_classic_and_is_not(topic, "a", "b")
     topic.loop.close()
 
 
