@@ -182,9 +182,11 @@ class ConsumerGroups:
         for member in group.members.values():
             self.schedule(group, member)
         if group.members:
-            self._tracer.emit(
-                GroupTypeChanged(group=group.group_id, type="consumer", epoch=group.epoch, members=len(group.members))
-            )
+            self._tell_type(group)
+
+    def _tell_type(self, group: ConsumerGroup) -> None:
+        changed = GroupTypeChanged(group=group.group_id, type="consumer", epoch=group.epoch, members=len(group.members))
+        self._tracer.emit(changed)
 
     def replace_member(self, change: Change, member: Member, former: Member | None) -> None:
         """`member` takes the place of `former`, with all it has."""
@@ -264,6 +266,7 @@ class ConsumerGroups:
             elif self._classic.by_id.get(group_id) is classic:
                 self._classic.dissolve(group_id, client_error(error))
                 self.by_id[group_id] = group
+                self._tell_type(group)
                 self.journal.failed(group_id, change.records)
                 for member in group.members.values():
                     self.schedule(group, member)

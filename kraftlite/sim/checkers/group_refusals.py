@@ -107,7 +107,7 @@ def _not_coordinator(it: Case) -> bool:
 
 
 def _not_available(it: Case) -> bool:
-    dying = any(seen.state == "Dead" for seen in it.both)
+    dying = any(seen.state == "Dead" and seen.writing for seen in it.both)  # its tombstones are; else it would be so for ever
     waited = it.waited_ms >= it.commit_timeout_ms - 1
     shares = it.was.writing and not isinstance(it.ask, CommitAsk)
     few = any(seen.few for seen in it.both)

@@ -79,7 +79,12 @@ class Case:
     def moved(self) -> bool:
         """The replica has not led all the time, in one leader epoch and with one log."""
         was, now = self.was, self.now
-        return was.leader is None or was.leader is not now.leader or was.log is not now.log or was.partition is not now.partition
+        return was.leader is None or was.leader is not now.leader or was.log is not now.log or self.deleted
+
+    @property
+    def deleted(self) -> bool:
+        """The replica is gone, or is one of another topic of the same name."""
+        return self.was.partition is not self.now.partition
 
 
 Condition = Callable[[Case], bool]
@@ -90,7 +95,7 @@ def _not_leader(it: Case) -> bool:
 
 
 def _unknown_topic(it: Case) -> bool:
-    return not (it.was.listed and it.now.listed)
+    return it.deleted or not (it.was.listed and it.now.listed)
 
 
 def _not_enough(it: Case) -> bool:
@@ -100,8 +105,7 @@ def _not_enough(it: Case) -> bool:
 
 
 def _storage(it: Case) -> bool:
-    gone = it.was.partition is not it.now.partition  # deleted meanwhile
-    return gone or ((it.was.log is None or it.now.log is None) and it.broken)
+    return it.deleted or ((it.was.log is None or it.now.log is None) and it.broken)
 
 
 def _fenced_epoch(it: Case) -> bool:

@@ -33,12 +33,14 @@ class EpochsGrow(GroupChecker):
         super().__init__(world)
         self._stored: dict[AnyExchange, int] = {}
         """Joins under way: the generation or epoch that was stored when they arrived."""
-        self._emptied: dict[str, None] = {}
-        """Groups that have lost their last member since they were last stored."""
+        self._emptied: dict[str, int] = {}
+        """Groups that have lost their last member since they were last stored, and the leader epoch of their coordinator."""
 
     def on_event(self, now_us: int, node: SimHost, event: TraceEvent) -> None:
         if isinstance(event, GroupStateChanged) and event.state == GroupState.EMPTY.value:
-            self._emptied[event.group] = None
+            driver = self.groups.driver(node, event.group)
+            if driver is not None and self.groups.is_current(driver, node):
+                self._emptied[event.group] = driver.leader_epoch
 
     def on_records(self, log: GroupLog, changes: Sequence[Change]) -> None:
         ended: dict[str, int] = {}
@@ -113,7 +115,9 @@ class EpochsGrow(GroupChecker):
         if exchange.method is JOIN:
             node = self.world.nodes[exchange.target]
             driver = self.groups.driver(node, exchange.request.group_id)
-            if self.groups.is_current(driver, node) and driver is not None and driver.loaded:
+            if driver is None or not driver.loaded or not self.groups.is_current(driver, node):
+                return
+            if self._emptied.get(exchange.request.group_id) != driver.leader_epoch:  # else nothing that is stored is left
                 self._stored[exchange] = self._stored_epoch(exchange.method, exchange.request)
 
     def on_served(self, exchange: AnyExchange, response: object) -> None:

@@ -15,7 +15,7 @@ from kraftlite.coordinator.modern.records import CurrentKey, MemberKey
 from kraftlite.coordinator.records import GroupKey, GroupValue, OffsetKey
 from kraftlite.model.errors import ErrorCode
 from kraftlite.runtime.trace import TraceEvent
-from kraftlite.runtime.trace.group import GroupMemberRemoved, StaticMemberReplaced
+from kraftlite.runtime.trace.group import GroupMemberRemoved, GroupTypeChanged, StaticMemberReplaced
 from kraftlite.sim.checkers.base import World
 from kraftlite.sim.checkers.group_log import Change, GroupChecker, GroupLog
 from kraftlite.sim.services import transactions
@@ -45,6 +45,8 @@ class FencedMembers(GroupChecker):
         """By coordination: (group, member) → when it was removed."""
         self._arrived: dict[AnyExchange, tuple[int, GroupDriver | None, int | None]] = {}
         """The time, the coordination, and the group's generation at the arrival of a request."""
+        self._leaving: dict[tuple[str, str], None] = {}
+        """Members of the consumer protocol that have said that they go, and were not served since: the log may not take that."""
         self._since: dict[tuple[str, str], dict[tuple[UUID, int], int]] = {}
         """Per member of the consumer protocol the epoch in which it got each of its partitions, in the order of the log."""
         self._commits: dict[AnyExchange, tuple[GroupDriver, int | None]] = {}
@@ -72,8 +74,9 @@ class FencedMembers(GroupChecker):
                     self._check_author(log, change, author[0], int(author[1]))
 
     def _check_released(self, log: GroupLog, changes: Sequence[Change]) -> None:
-        """Nobody takes a static member's place in the consumer protocol but when that one is away for a while, or is no member
-        any more; else it is told UNRELEASED_INSTANCE_ID, and the two would take the place from each other for ever (CG-07)."""
+        """Nobody takes a static member's place in the consumer protocol but when that one is away for a while, has said that it
+        goes, or is no member any more; else it is told UNRELEASED_INSTANCE_ID, and the two would take the place from each other
+        for ever (CG-07)."""
         epochs: dict[tuple[str, str], int] = {}
         former: dict[tuple[str, str], str] = {}
         for change in changes:
@@ -88,7 +91,7 @@ class FencedMembers(GroupChecker):
             elif change.old is None and change.new.classic is None and change.new.instance_id is not None:
                 name = key.group_id, former.get((key.group_id, change.new.instance_id), key.member_id)
                 held = name[1] != key.member_id and epochs.get(name, _AWAY) != _AWAY
-                if held and not any(name in gone for gone in self._gone.values()):
+                if held and name not in self._leaving and not any(name in gone for gone in self._gone.values()):
                     self.fail_in(log, change, f"takes the place of {name[1]}, which is in epoch {epochs[name]} and has not left")
 
     def _check_author(self, log: GroupLog, change: Change, member_id: str, generation: int) -> None:
@@ -155,6 +158,15 @@ class FencedMembers(GroupChecker):
             self._check_static(node, event)
         elif isinstance(event, StaticMemberReplaced):
             self._note(node, event.group, event.old, now_us)
+        elif isinstance(event, GroupTypeChanged):
+            self._note_back(node, event.group)
+
+    def _note_back(self, node: SimHost, group_id: str) -> None:
+        """A group that could not become a classic one has again whose going was the reason (CG-08)."""
+        driver = self.groups.driver(node, group_id)
+        group = None if driver is None else driver.shard.consumers.by_id.get(group_id)
+        for member_id in () if driver is None or group is None else group.members:
+            self._gone.get(driver, {}).pop((group_id, member_id), None)
 
     def _check_static(self, node: SimHost, event: GroupMemberRemoved) -> None:
         """A rebalance does not wait for static members that are away, and does not drop them: only the end of their session does
@@ -180,6 +192,8 @@ class FencedMembers(GroupChecker):
             driver = self.groups.driver(self.world.nodes[exchange.target], group_id)
             if isinstance(request, ConsumerHeartbeatRequest) and request.member_epoch == 0 and driver is not None:
                 self._gone.get(driver, {}).pop((group_id, request.member_id), None)  # it makes its id itself, and may come again
+            if isinstance(request, ConsumerHeartbeatRequest) and request.member_epoch < 0:
+                self._leaving[group_id, request.member_id] = None
             self._arrived.setdefault(exchange, (self.world.cluster.loop.now_us(), driver, _generation(driver, group_id)))
 
     def _on_transactional_commit(self, exchange: AnyExchange) -> None:
@@ -226,6 +240,8 @@ class FencedMembers(GroupChecker):
         well = getattr(response, "error", None) in _WELL if exchange.method is HEARTBEAT else _is_none(response)
         if isinstance(request, ConsumerHeartbeatRequest):
             well = well and request.member_epoch > 0
+            if well:
+                self._leaving.pop((request.group_id, request.member_id), None)
         self._check_gone(exchange, driver, at_us, request.member_id, well=well)
         if isinstance(request, HeartbeatRequest | SyncRequest) and well and was is not None:
             now = _generation(driver, request.group_id)

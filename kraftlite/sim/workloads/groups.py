@@ -7,7 +7,7 @@ All have random streams of their own: a seed without groups is what it would be 
 from __future__ import annotations
 
 import random
-from collections.abc import Coroutine, Iterator, Sequence
+from collections.abc import Collection, Coroutine, Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
@@ -96,14 +96,16 @@ def _group(rng: random.Random, name: str, topics: Sequence[str]) -> SimGroup:
     )
 
 
-def restart_unled(group: SimGroup) -> None:
+def restart_unled(group: SimGroup, topics: Collection[str]) -> None:
     """Members join again when none of them knows that it leads. A static leader that came back with a JoinGroup before version 9
     is told that its former self leads, and nobody looks for new partitions until a rebalance for another reason (KIP-814).
-    So they do when one has what it does not want: a static member that came back with another subscription has what its former
-    self had until then (KIP-345)."""
+    So they do when one has what it does not want, or wants one of the `topics` that nobody has: a static member that came back
+    with another subscription has what its former self had until then, and the leader is not told (KIP-345)."""
     classic = [it for it in group.live() if isinstance(it, ClassicMember)]
-    has_unwanted = any(not it.subscribed(tp.topic) for it in classic for tp in it.owned)
-    if has_unwanted or not any(it.leads for it in classic):
+    owned = {tp.topic for it in group.live() for tp in it.owned}
+    unwanted = any(not it.subscribed(tp.topic) for it in classic for tp in it.owned)
+    lacking = any(topic in topics and topic not in owned for it in classic if it.instance_id is not None for topic in it.topics)
+    if unwanted or lacking or not any(it.leads for it in classic):
         for member in classic:
             member.epoch = -1
 
@@ -147,8 +149,9 @@ class Director(SimAdmin):
                 raise LivenessViolation("groups", f"{left[0]}: still so {SETTLE_LIMIT_US // 1_000_000} s after all was well")
             if self.now_us() >= restart_us:
                 restart_us += RESTART_US
+                topics = () if self.known is None else {tp.topic for tp in self.known.leaders}
                 for group in self.groups:
-                    restart_unled(group)
+                    restart_unled(group, topics)
             await self.pause(200_000)
 
     def _missing(self, group: SimGroup) -> str | None:

@@ -1,8 +1,8 @@
 """A simulated administrator who changes `min.insync.replicas`, and eligible leader replicas, under the hands of the leaders.
 
 It comes with a fifth of the plain and troubled seeds, and has a random stream of its own. In a quarter of the seeds with
-transactions it changes the minimum of the coordinators' topics, and nothing else: a coordinator goes on leading, and its writes
-are refused while a replica is away.
+transactions, and of those about groups, it changes the minimum of the coordinators' topics, and nothing else: a coordinator goes
+on leading, and its writes are refused while a replica is away.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ from kraftlite.runtime.ports import TransportError
 from kraftlite.sim.client import SimClient
 from kraftlite.sim.history import History
 from kraftlite.sim.service import ADMIN, AdminAsk
-from kraftlite.sim.themes import PLAIN, TRANSACTIONS, TROUBLES
+from kraftlite.sim.themes import GROUPS, PLAIN, TRANSACTIONS, TROUBLES
 
 if TYPE_CHECKING:
     from kraftlite.sim.cluster import SimCluster
 
 NUMBER: Final = 80
-ONE_SEED_IN: Final = {PLAIN: 5, TROUBLES: 5, TRANSACTIONS: 4}
-OF_COORDINATORS: Final = {TRANSACTIONS: (TRANSACTION_TOPIC, OFFSETS_TOPIC)}
+ONE_SEED_IN: Final = {PLAIN: 5, TROUBLES: 5, TRANSACTIONS: 4, GROUPS: 4}
+OF_COORDINATORS: Final = {TRANSACTIONS: (TRANSACTION_TOPIC, OFFSETS_TOPIC), GROUPS: (OFFSETS_TOPIC,)}
 """The topics whose minimum is changed, where it is not that of the run's own."""
 KEY: Final = "min.insync.replicas"
 TIMEOUT_MS: Final = 4_000

@@ -60,6 +60,7 @@ MODULES: Final = (
     "brokers_away",
     "needless",
     "group_times",
+    "refused_writes",
 )
 
 Change = Callable[[Patch], None]
@@ -88,6 +89,7 @@ AREA_THEMES: Final = {
     "cordons": DIRECTORIES,
     "brokers_away": ADMIN,
     "group_times": GROUPS,
+    "refused_writes": GROUPS,
 }
 """The themes in which the mutants of an area are hunted; all others in plain runs."""
 

@@ -11,6 +11,7 @@ from kraftlite.coordinator.api import JoinResult, LeavingMember, SyncResult
 from kraftlite.coordinator.consumer_protocol import build_assignment
 from kraftlite.coordinator.modern.records import decode_key
 from kraftlite.model.errors import ApiError, ErrorCode
+from kraftlite.runtime.trace.group import GroupTypeChanged
 from tests.harness.consumer_world import ConsumerWorld, assigned_partitions, classic_metadata, classic_protocols, topic_id
 
 T = topic_id("t")
@@ -266,6 +267,8 @@ def test_a_downgrade_that_cannot_be_written_has_not_been() -> None:
         w.result(leaving)
     w.hold = False
     assert sorted(w.consumers().members) == sorted(["a", x])
+    types = [it.type for it in w.tracer.events if isinstance(it, GroupTypeChanged)]
+    assert types[-2:] == ["classic", "consumer"], "told that it is what it was"
     assert w.heartbeat(x, epoch) is ErrorCode.NONE
     w.settle(a)  # type: ignore[arg-type]
 

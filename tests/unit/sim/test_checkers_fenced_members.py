@@ -7,19 +7,28 @@ from collections.abc import Iterator
 
 import pytest
 
+from kraftlite.coordinator.api import ConsumerHeartbeatRequest
 from kraftlite.coordinator.consumer_protocol import Subscription, build_assignment, build_subscription
 from kraftlite.coordinator.modern.member import MemberState, Parts
 from kraftlite.coordinator.modern.records import CurrentKey, CurrentValue, EpochKey, EpochValue, MemberKey, MemberValue, record_of
 from kraftlite.coordinator.records import GroupValue, group_record, group_tombstone
 from kraftlite.coordinator.records import MemberValue as ClassicValue
 from kraftlite.metadata.records import TopicRecord
+from kraftlite.model.errors import ErrorCode
 from kraftlite.runtime.trace.group import GroupMemberRemoved
 from kraftlite.sim.checkers.base import Violation
 from kraftlite.sim.checkers.i43_fenced_members import FencedMembers
+from kraftlite.sim.services.groups import BEAT, Told
 from tests.unit.sim.test_checkers_groups import BROKER, T, Topic
 
 PARTS: Parts = {T: frozenset({0})}
 SAID = MemberValue("i", None, "c", "h", ("t",), "", 1, None, None)
+
+LEAVING = ConsumerHeartbeatRequest(
+    group_id="g", member_id="a", member_epoch=-2, instance_id="i", rack_id=None, rebalance_timeout_ms=None, topics=None,
+    regex=None, server_assignor=None, owned=None, client_id="c", client_host="h",
+)  # fmt: skip
+"""Of member `a`, which is away for a while then."""
 
 
 @pytest.fixture
@@ -61,6 +70,18 @@ def test_another_takes_the_place_of_a_static_member_that_is_away(topic: Topic) -
 
 
 def test_nobody_takes_the_place_of_a_static_member_that_is_there(topic: Topic) -> None:
+    with pytest.raises(Violation, match="takes the place of a, which is in epoch 3 and has not left"):
+        replace(topic, SAID, gone=False)
+
+
+def test_another_takes_the_place_of_a_static_member_whose_going_the_log_did_not_take(topic: Topic) -> None:
+    topic.serve(BEAT, LEAVING, Told(ErrorCode.COORDINATOR_NOT_AVAILABLE))
+    replace(topic, SAID, gone=False)
+
+
+def test_nobody_takes_the_place_of_one_that_was_served_since(topic: Topic) -> None:
+    topic.serve(BEAT, LEAVING, Told(ErrorCode.COORDINATOR_NOT_AVAILABLE))
+    topic.serve(BEAT, dataclasses.replace(LEAVING, member_epoch=3), Told(ErrorCode.NONE))
     with pytest.raises(Violation, match="takes the place of a, which is in epoch 3 and has not left"):
         replace(topic, SAID, gone=False)
 

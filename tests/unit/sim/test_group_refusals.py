@@ -86,3 +86,6 @@ def test_what_the_log_does_not_take_is_refused_by_a_coordinator_that_stays() -> 
     )  # fmt: skip
     condition = CONDITIONS[ErrorCode.COORDINATOR_NOT_AVAILABLE]
     assert condition(case) and not condition(replace(case, now=stable))
+    dead = replace(stable, state="Dead")
+    assert not condition(replace(case, was=dead, now=dead)), "nothing would bring it back"
+    assert condition(replace(case, was=replace(dead, writing=True), now=stable))

@@ -62,18 +62,30 @@ def test_a_leader_deals_every_wanted_partition_out_once(seed: int, *, cooperativ
     raise AssertionError(f"{sorted(wanted - set(found))} go to nobody")
 
 
-@pytest.mark.parametrize(("leads", "topic", "again"), [(False, "t", True), (True, "t", False), (True, "other", True)])
-def test_members_join_again_when_nobody_knows_that_it_leads_or_one_has_what_it_does_not_want(
-    *, leads: bool, topic: str, again: bool
+@pytest.mark.parametrize(
+    ("leads", "owned", "wanted", "instance", "again"),
+    [
+        (False, "t", ("t",), None, True),
+        (True, "t", ("t",), None, False),
+        (True, "other", ("t",), None, True),
+        (True, "t", ("t", "lacking"), "i", True),
+        (True, "t", ("t", "lacking"), None, False),
+        (True, "t", ("t", "not there"), "i", False),
+    ],
+)
+def test_members_join_again_when_nobody_else_makes_them(
+    *, leads: bool, owned: str, wanted: tuple[str, ...], instance: str | None, again: bool
 ) -> None:
-    """A static leader that came back before JoinGroup 9 does not, and minds no topic any more."""
+    """A static leader that came back before JoinGroup 9 does not know that it leads, and minds no topic any more. A static member
+    that came back with another subscription has what its former self had, which no leader is told."""
     group = SimGroup(name="g", topics=("t",), cooperative=False, session_ms=1_000, rebalance_ms=1_000)
     for index in range(2):
         one = object.__new__(ClassicMember)
         one.alive, one.epoch, one.leads = True, 7, leads and index == 1
-        one.topics, one.regex, one.owned = ("t",), None, {TopicPartition(topic, index): None}
+        one.instance_id = instance if index == 0 else None
+        one.topics, one.regex, one.owned = wanted, None, {TopicPartition(owned, index): None}
         group.members.append(one)
-    restart_unled(group)
+    restart_unled(group, {"t", "other", "lacking"})
     assert [it.epoch for it in group.members] == ([-1, -1] if again else [7, 7])
 
 

@@ -17,7 +17,7 @@ from kraftlite.model.topic_partition import TopicPartition
 from kraftlite.replication.api import ProduceResult
 from kraftlite.runtime.trace.broker import LogDirFailed
 from kraftlite.sim.checkers.base import Violation
-from kraftlite.sim.checkers.i38_refusals_deserved import DESERVED, RefusalsDeserved
+from kraftlite.sim.checkers.i38_refusals_deserved import DESERVED, Case, RefusalsDeserved, Seen
 from kraftlite.sim.checkers.producer_state import ProducerStateKept
 from kraftlite.sim.client import FIRST_CLIENT_ID
 from kraftlite.sim.service import FETCH, OFFSETS, PRODUCE, FetchAsk, OffsetAsk, ProduceAsk
@@ -122,6 +122,17 @@ def test_an_error_with_its_reason_is_none(
     if reason is not None:
         reason(cluster)
     refused(cluster, node, method, ask, code)
+
+
+def test_a_topic_that_was_deleted_while_a_fetch_waited_is_unknown_though_there_is_another_of_its_name() -> None:
+    was: Any = Seen(object(), None, None, 0, 0, 0, 0, settled=True, few=False, listed=True, last=None)  # type: ignore[arg-type]
+    case = Case(
+        ask=FetchAsk(TP, 0, 0, 0, 1_000), was=was, now=was, view=None, from_stranger=False, waited_us=1, stopping=False, limit=1,
+        broken=False, shrank=False,
+    )  # fmt: skip
+    condition = DESERVED[FETCH][ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
+    assert condition is not None and not condition(case)
+    assert condition(replace(case, now=replace(was, partition=object())))
 
 
 def test_refusals_that_depend_on_who_asks_and_where(make: Callable[..., Orders]) -> None:
