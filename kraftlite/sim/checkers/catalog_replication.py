@@ -49,6 +49,7 @@ from kraftlite.sim.checkers.losses_keeper import LossesKeeper
 from kraftlite.sim.checkers.producer_state import ProducerStateKept
 from kraftlite.sim.checkers.rewritten_topics import RewrittenTopics
 from kraftlite.sim.checkers.self_checks import SelfCheckReplicas
+from kraftlite.sim.checkers.statements_hold import StatementsHold
 from kraftlite.sim.checkers.withdrawals import Withdrawals
 
 REPLICATION_AND_HISTORY: Final[tuple[CheckerFactory, ...]] = (
@@ -57,6 +58,7 @@ REPLICATION_AND_HISTORY: Final[tuple[CheckerFactory, ...]] = (
     RewrittenTopics,
     SelfCheckReplicas,
     PromisesKept,
+    StatementsHold,
     CompactionSound,
     CutsSupersedeNothing,
     RetentionAllowed,
