@@ -11,6 +11,7 @@ from kraftlite.sim.checkers.cut_logs import CutsSupersedeNothing
 from kraftlite.sim.checkers.deletions_end import DeletionsEnd
 from kraftlite.sim.checkers.facts import MetadataWatch
 from kraftlite.sim.checkers.fetch_answers import FetchAnswers
+from kraftlite.sim.checkers.fetches_fit import FetchesFit
 from kraftlite.sim.checkers.h_acknowledged import AcknowledgedKept
 from kraftlite.sim.checkers.h_admin import AdminEffects
 from kraftlite.sim.checkers.h_compacted import CompactedReadings
@@ -78,6 +79,7 @@ REPLICATION_AND_HISTORY: Final[tuple[CheckerFactory, ...]] = (
     CandidateCompleteness,
     FetcherValidity,
     FetchAnswers,
+    FetchesFit,
     ClientEpochs,
     RefusalsDeserved,
     IsrLag,
