@@ -24,8 +24,8 @@ _VOID: Final = (ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 """The controller knows of no such replica: there is nothing to say of it."""
 
 Key = tuple[UUID, int]
-TakenBack = Callable[[UUID, int], UUID | None]
-"""Tells the directory that was named for a replica and is not to count; None: there is none."""
+TakenBack = Callable[[UUID, int], tuple[UUID, ...]]
+"""Tells the directories that were named for a replica and are not to count, the last one first."""
 
 
 class Assignments:
@@ -33,10 +33,10 @@ class Assignments:
 
     A wish is dropped before it is sent when metadata has overtaken it: the topic is gone, no replica of the partition is here, or
     the directory is the assigned one already. The last is believed only where nothing else was said of the replica meanwhile:
-    it may not have come back as metadata yet.
+    it may not have come back as metadata yet, also where what was said last has failed.
     """
 
-    def __init__(self, node_id: NodeId, taken_back: TakenBack = lambda topic_id, partition: None) -> None:
+    def __init__(self, node_id: NodeId, taken_back: TakenBack = lambda topic_id, partition: ()) -> None:
         self._node_id = node_id
         self._taken_back = taken_back
         self._waiting: dict[Key, UUID] = {}
@@ -62,7 +62,9 @@ class Assignments:
         if self._sent:
             return None
         self._drop_void(image)
+        instead_of: list[UUID | None] = []
         for key in list(self._waiting)[:MAX_PER_REQUEST]:
+            instead_of.append(self._instead_of(image, key))
             self._sent[key] = self._told[key] = self._waiting.pop(key)
         if not self._sent:
             return None
@@ -74,15 +76,23 @@ class Assignments:
                     topic_id=topic_id,
                     partition=partition,
                     directory_id=directory_id,
-                    instead_of=self._taken_back(topic_id, partition),
+                    instead_of=instead,
                 )
-                for (topic_id, partition), directory_id in self._sent.items()
+                for ((topic_id, partition), directory_id), instead in zip(self._sent.items(), instead_of, strict=True)
             ),
         )
 
+    def _instead_of(self, image: MetadataImage, key: Key) -> UUID | None:
+        """Return the directory that the controller may have for our replica although it has never been there: most likely the one
+        that was sent last, or that metadata has."""
+        never = self._taken_back(*key)
+        likely = (self._told.get(key), self._assigned(image, key), *never) if never else ()
+        return next((it for it in likely if it in never), None)
+
     def _drop_void(self, image: MetadataImage) -> None:
         for key, told in list(self._told.items()):
-            if self._assigned(image, key) in (told, None):
+            assigned = self._assigned(image, key)
+            if assigned is None or (assigned == told and key not in self._waiting):
                 del self._told[key]
         for key, directory_id in list(self._waiting.items()):
             assigned = self._assigned(image, key)

@@ -30,8 +30,8 @@ class Whereabouts(Protocol):
         """Return the directory that the controller is to know for a replica; None: nothing is known against metadata."""
         ...
 
-    def taken_back(self, topic_id: UUID, partition: int) -> UUID | None:
-        """Return the directory that was named for a replica although it has never been there; None: there is none."""
+    def taken_back(self, topic_id: UUID, partition: int) -> tuple[UUID, ...]:
+        """Return the directories that were named for a replica although it has never been there, the last one first."""
         ...
 
 

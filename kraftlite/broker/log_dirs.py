@@ -297,7 +297,7 @@ class LogDirs:
             return move.target.directory_id
         return state.directory_id if state.logs[tp].topic_id == topic_id else None
 
-    def taken_back(self, topic_id: UUID, partition: int) -> UUID | None:
+    def taken_back(self, topic_id: UUID, partition: int) -> tuple[UUID, ...]:
         return self.log_moves.taken_back(topic_id, partition)
 
     @property

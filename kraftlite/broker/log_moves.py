@@ -58,8 +58,8 @@ class LogMoves:
         self._config_for = config_for
         self._failed = failed
         self._moves: dict[TopicPartition, Move] = {}
-        self._taken_back: dict[tuple[UUID, int], UUID] = {}
-        """The target of the last move of a replica that was reported and did not come about."""
+        self._taken_back: dict[tuple[UUID, int], tuple[UUID, ...]] = {}
+        """The targets of those moves of a replica that were reported and did not come about, the last one first."""
         self.report: Callable[[UUID, int, UUID], None] = lambda topic_id, partition, directory_id: None
         self.throttle = Throttle(KAFKAS_WINDOWS, ports.clock.now_ms)
         self.on_started: Callable[[], None] = lambda: None
@@ -69,8 +69,8 @@ class LogMoves:
     def get(self, tp: TopicPartition) -> Move | None:
         return self._moves.get(tp)
 
-    def taken_back(self, topic_id: UUID, partition: int) -> UUID | None:
-        return self._taken_back.get((topic_id, partition))
+    def taken_back(self, topic_id: UUID, partition: int) -> tuple[UUID, ...]:
+        return self._taken_back.get((topic_id, partition), ())
 
     def all(self) -> tuple[Move, ...]:
         return tuple(self._moves.values())
@@ -140,7 +140,8 @@ class LogMoves:
         if move is not None:
             move.target.futures.pop(tp, None)
             if move.said and move.source.online:
-                self._taken_back[move.topic_id, tp.partition] = move.target.directory_id
+                before = self.taken_back(move.topic_id, tp.partition)
+                self._taken_back[move.topic_id, tp.partition] = (move.target.directory_id, *before)
             self._ports.tracer.emit(ReplicaMoveEnded(tp=tp, target=move.target.path, reason=reason))
         return move
 
@@ -242,8 +243,12 @@ class LogMoves:
     def say(self, move: Move) -> None:
         """The copy has everything: have the controller place the replica in the target."""
         move.said = True
-        self._taken_back.pop((move.topic_id, move.tp.partition), None)
-        self.report(move.topic_id, move.tp.partition, move.target.directory_id)
+        target_id = move.target.directory_id
+        if others := [it for it in self.taken_back(move.topic_id, move.tp.partition) if it != target_id]:
+            self._taken_back[move.topic_id, move.tp.partition] = tuple(others)
+        else:
+            self._taken_back.pop((move.topic_id, move.tp.partition), None)
+        self.report(move.topic_id, move.tp.partition, target_id)
 
     def promote(self, move: Move, home: Callable[[TopicPartition, LogDirState], None]) -> None:
         """The copy takes the replica's place, under the same `Log`: whoever holds that goes on with it.

@@ -9,5 +9,6 @@ from kraftlite.sim.checkers.facts import MetadataWatch
 from kraftlite.sim.checkers.i80_one_place import OnePlace
 from kraftlite.sim.checkers.i83_offline_leaders import OfflineLeaders
 from kraftlite.sim.checkers.i100_cordons import CordonsKept
+from kraftlite.sim.checkers.places_told import PlacesTold
 
-DIRECTORIES: Final[tuple[CheckerFactory, ...]] = (MetadataWatch, OnePlace, OfflineLeaders, CordonsKept)
+DIRECTORIES: Final[tuple[CheckerFactory, ...]] = (MetadataWatch, OnePlace, OfflineLeaders, PlacesTold, CordonsKept)

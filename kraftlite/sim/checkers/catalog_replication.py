@@ -11,6 +11,7 @@ from kraftlite.sim.checkers.cut_logs import CutsSupersedeNothing
 from kraftlite.sim.checkers.deletions_end import DeletionsEnd
 from kraftlite.sim.checkers.facts import MetadataWatch
 from kraftlite.sim.checkers.fetch_answers import FetchAnswers
+from kraftlite.sim.checkers.fetches_fit import FetchesFit
 from kraftlite.sim.checkers.h_acknowledged import AcknowledgedKept
 from kraftlite.sim.checkers.h_admin import AdminEffects
 from kraftlite.sim.checkers.h_compacted import CompactedReadings
@@ -49,6 +50,7 @@ from kraftlite.sim.checkers.losses_keeper import LossesKeeper
 from kraftlite.sim.checkers.producer_state import ProducerStateKept
 from kraftlite.sim.checkers.rewritten_topics import RewrittenTopics
 from kraftlite.sim.checkers.self_checks import SelfCheckReplicas
+from kraftlite.sim.checkers.statements_hold import StatementsHold
 from kraftlite.sim.checkers.withdrawals import Withdrawals
 
 REPLICATION_AND_HISTORY: Final[tuple[CheckerFactory, ...]] = (
@@ -57,6 +59,7 @@ REPLICATION_AND_HISTORY: Final[tuple[CheckerFactory, ...]] = (
     RewrittenTopics,
     SelfCheckReplicas,
     PromisesKept,
+    StatementsHold,
     CompactionSound,
     CutsSupersedeNothing,
     RetentionAllowed,
@@ -76,6 +79,7 @@ REPLICATION_AND_HISTORY: Final[tuple[CheckerFactory, ...]] = (
     CandidateCompleteness,
     FetcherValidity,
     FetchAnswers,
+    FetchesFit,
     ClientEpochs,
     RefusalsDeserved,
     IsrLag,

@@ -206,3 +206,26 @@ def two_directories_are_too_many(patch: Patch) -> None:
 def promoted_unflushed(patch: Patch) -> None:
     """KIP-113, JB-10: what the old directory had durably is gone with it, and the copy is in the page cache."""
     patch.edit(MoveDriver, "_advance", ("await move.copy.flush()", "pass"))
+
+
+@mutant(
+    "wish-dropped-by-older-metadata",
+    "where a replica is is not told where metadata says it already, although something else was said since",
+    expects=("81",),
+)
+def wish_dropped_by_older_metadata(patch: Patch) -> None:
+    """JB-05: what was said before comes back as metadata, and the controller knows the wrong directory."""
+    rule = "(assigned == directory_id and key not in self._told)"
+    patch.edit(Assignments, "_drop_void", (rule, "assigned == directory_id"))
+
+
+@mutant("older-wish-comes-back", "a report that has failed comes in the place of what was wished meanwhile", expects=("81",))
+def older_wish_comes_back(patch: Patch) -> None:
+    """JB-05, BL-19."""
+    patch.edit(Assignments, "failed", ("{**sent, **self._waiting}", "{**self._waiting, **sent}"))
+
+
+@mutant("taken-back-unsaid", "a report does not say of which directory it takes the one before back", expects=("81",))
+def taken_back_unsaid(patch: Patch) -> None:
+    """JB-11: a replica that never left its place counts as begun anew when the directory that it was to move to has failed."""
+    patch.edit(LogMoves, "_forget", ("if move.said and move.source.online:", "if False:"))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from kraftlite.log.epochs import LeaderEpochCache
 from kraftlite.replication import consume, follower_state, manager, sessions
+from kraftlite.replication.fetcher_core import FetcherCore
 from kraftlite.replication.follower_progress import FollowerProgress
 from kraftlite.replication.leader import LeaderState
 from kraftlite.replication.manager import ReplicaManager
@@ -166,6 +167,12 @@ def other_epochs_answered(patch: Patch) -> None:
 def session_misses_appends(patch: Patch) -> None:
     """KIP-227: what an incremental fetch leaves out is taken to be unchanged."""
     patch.edit(SessionEntry, "on_append", ("    session.dirty[self] = None", "    pass"))
+
+
+@mutant("answer-of-before", "the answer to a fetch counts for the one that has been sent since", expects=("31",))
+def answer_of_before(patch: Patch) -> None:
+    """KIP-227: two fetches of a session are under way, and both answers have the records that the first one asked for."""
+    patch.edit(FetcherCore, "_take", ("followed.last_asked > self._answered or ", ""))
 
 
 @mutant("leader-still-fetches", "a broker that becomes the leader goes on fetching from the former one", expects=("31",))

@@ -6,6 +6,7 @@ import random
 
 from kraftlite.broker.log_dirs import LogDirs
 from kraftlite.broker.log_dirs_loading import LogLoader
+from kraftlite.broker.log_dirs_state import LogDirState
 from kraftlite.log import checkpoints, recovery, segment
 from kraftlite.log.epochs import LeaderEpochCache
 from kraftlite.log.flusher import Flusher
@@ -56,6 +57,12 @@ def statements_ahead_of_flush(patch: Patch) -> None:
         "statement",
         ("Statement(ctx.log_start_offset, ctx.recovery_point,", "Statement(ctx.log_start_offset, ctx.leo,"),
     )
+
+
+@mutant("less-is-not-durable", "a statement of less than was stated before stays in the page cache", expects=("36",))
+def less_is_not_durable(patch: Patch) -> None:
+    """LG-53: a power cut behind a truncation leaves the older one, and the next start takes what was cut off for lost."""
+    patch.edit(LogDirState, "state_log", ("if durably or less:", "if durably:"))
 
 
 @mutant("roll-flush-without-fsync", "the flush of a rolled segment writes its indexes and not its records", expects=("36",))
