@@ -49,7 +49,7 @@ START_LIMIT_MS: Final = 60_000
 CONVERGE_LIMIT_MS: Final = 120_000
 VERDICT_LIMIT_MS: Final = 60_000
 OPERATOR_LIMIT_MS: Final = 10_000
-"""When no verdict comes for so long, the operator looks for brokers that a late request of an administrator has taken out."""
+"""The time without a verdict after which the operator looks for brokers that a late wish of an administrator has taken out."""
 AFTERGLOW_MS: Final = 1_500
 """The time for which the workload goes on when everything is healed and converged."""
 

@@ -98,6 +98,7 @@ class MemLogs:
         self.open_logs: dict[TopicPartition, Log] = {}
         self.failed, self.deleted = False, list[TopicPartition]()
         disk.makedirs(DATA)
+        self.hws_filed = True
         self.hws = checkpoints.read_offset_checkpoint(disk, f"{DATA}/replication-offset-checkpoint")
         self.log_starts = checkpoints.read_offset_checkpoint(disk, f"{DATA}/{checkpoints.LOG_START_CHECKPOINT}")
 
@@ -135,10 +136,6 @@ class MemLogs:
     def write_hw_checkpoint(self, hws: Mapping[TopicPartition, int]) -> None:
         self.hws = dict(hws)
         checkpoints.write_offset_checkpoint(self.disk, f"{DATA}/replication-offset-checkpoint", self.hws)
-
-    @property
-    def hws_filed(self) -> bool:
-        return True
 
     def write_log_starts(self) -> None:
         starts = {tp: log.log_start_offset for tp, log in self.open_logs.items()}

@@ -164,9 +164,11 @@ class FencedMembers(GroupChecker):
     def _note_back(self, node: SimHost, group_id: str) -> None:
         """A group that could not become a classic one has again whose going was the reason (CG-08)."""
         driver = self.groups.driver(node, group_id)
-        group = None if driver is None else driver.shard.consumers.by_id.get(group_id)
-        for member_id in () if driver is None or group is None else group.members:
-            self._gone.get(driver, {}).pop((group_id, member_id), None)
+        if driver is None:
+            return
+        group, gone = driver.shard.consumers.by_id.get(group_id), self._gone.get(driver, {})
+        for member_id in () if group is None else group.members:
+            gone.pop((group_id, member_id), None)
 
     def _check_static(self, node: SimHost, event: GroupMemberRemoved) -> None:
         """A rebalance does not wait for static members that are away, and does not drop them: only the end of their session does

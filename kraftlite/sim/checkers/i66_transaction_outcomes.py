@@ -14,6 +14,7 @@ from kraftlite.sim.checkers.base import World
 from kraftlite.sim.checkers.replica_facts import may_forget_producers
 from kraftlite.sim.checkers.transaction_log import Deal, InLog, StateRecord, TransactionChecker
 from kraftlite.sim.workloads.transactions_history import HANGING
+from kraftlite.simhost.host import SimHost
 
 _HAS_EPOCHS: Final = 2
 """The `transaction.version` from which each transaction has an epoch of its own."""
@@ -43,6 +44,9 @@ class TransactionOutcomes(TransactionChecker):
         """The number of messages of old versions that left with a marker of this transaction while it was not complete."""
         self._written: dict[tuple[Deal, TopicIdPartition], int] = {}
         """The number of markers of this transaction that are committed there."""
+        self._complete: list[tuple[StateRecord, Deal]] = []
+        """What was said to be complete in this step, in which the markers may have been committed, too: logs are read one after
+        the other, and a coordinator that is alone goes from the outcome to the end at once."""
 
     def on_call(self, source: NodeId, target: NodeId, method: AnyMethod, request: object) -> None:
         for it in request.markers if isinstance(request, WriteMarkersRequest) else ():
@@ -129,6 +133,15 @@ class TransactionOutcomes(TransactionChecker):
             return
         if deal.commit != (new.state is TransactionState.COMPLETE_COMMIT):
             self.fail(f"{record.tp}: the record at offset {record.offset} says {new.state.title} of {deal.name}")
+        self._complete.append((record, deal))
+
+    def on_step(self, node: SimHost) -> None:
+        if self._complete:
+            complete, self._complete = self._complete, []
+            for record, deal in complete:
+                self._check_complete(record, deal)
+
+    def _check_complete(self, record: StateRecord, deal: Deal) -> None:
         for tp in sorted(deal.partitions):
             key = self.transactions.key_of(tp)
             if key is None or key != deal.added.get(tp):
@@ -136,7 +149,7 @@ class TransactionOutcomes(TransactionChecker):
             if tp in deal.marked.values() or self.transactions.may_have_lost(key):
                 continue
             self.fail(
-                f"{record.tp}: the record at offset {record.offset} says {new.state.title}; {tp} has no marker of {deal.name}"
+                f"{record.tp}: the record at offset {record.offset} says that {deal.name} is complete; {tp} has no marker of it"
             )
 
     def unsettled(self) -> str | None:

@@ -74,6 +74,11 @@ class Log:
         self.metadata_end += 1
 
     def state(self, state: TransactionState, epoch: int, *partitions: TopicPartition, name: str = "x", **more: Any) -> None:
+        """Nothing else happens in the same step of its node."""
+        self.written(state, epoch, *partitions, name=name, **more)
+        self.checker.on_step(next(iter(self.world.nodes.values())))
+
+    def written(self, state: TransactionState, epoch: int, *partitions: TopicPartition, name: str = "x", **more: Any) -> None:
         values = {"producer_id": PRODUCER, "timeout_ms": 1, "updated_ms": 1, "version": 2} | more
         value = Transaction(state=state, producer_epoch=epoch, partitions=frozenset(partitions), **values)
         self.offset += 1
@@ -209,6 +214,16 @@ def a_transaction_is_complete_too_early(log: Log) -> None:
     log.state(S.PREPARE_COMMIT, 1, A, B)
     log.batch(A, 1, commit=True)
     log.state(S.COMPLETE_COMMIT, 1)
+
+
+def test_a_coordinator_that_is_alone_goes_from_the_outcome_to_the_end_in_one_step() -> None:
+    """Its log is looked at first, and the logs of the partitions behind it."""
+    log = Log(TransactionOutcomes)
+    log.state(S.ONGOING, 0, A)
+    log.written(S.PREPARE_COMMIT, 1, A)
+    log.written(S.COMPLETE_COMMIT, 1)
+    log.batch(A, 1, commit=True)
+    log.state(S.ONGOING, 2, B)
 
 
 @breaks(TransactionOutcomes, "u-0 has no marker")
