@@ -96,9 +96,8 @@ class MemLogs:
         self.disk, self.clock, self.tracer = disk, clock, tracer
         self.configs, self.default_config = dict[str, LogConfig](), config
         self.open_logs: dict[TopicPartition, Log] = {}
-        self.failed, self.deleted = False, list[TopicPartition]()
+        self.failed, self.hws_filed, self.deleted = False, True, list[TopicPartition]()
         disk.makedirs(DATA)
-        self.hws_filed = True
         self.hws = checkpoints.read_offset_checkpoint(disk, f"{DATA}/replication-offset-checkpoint")
         self.log_starts = checkpoints.read_offset_checkpoint(disk, f"{DATA}/{checkpoints.LOG_START_CHECKPOINT}")
 
