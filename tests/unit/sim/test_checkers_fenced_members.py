@@ -9,17 +9,18 @@ import pytest
 
 from kraftlite.coordinator.api import ConsumerHeartbeatRequest
 from kraftlite.coordinator.consumer_protocol import Subscription, build_assignment, build_subscription
+from kraftlite.coordinator.modern.group import ConsumerGroup
 from kraftlite.coordinator.modern.member import MemberState, Parts
 from kraftlite.coordinator.modern.records import CurrentKey, CurrentValue, EpochKey, EpochValue, MemberKey, MemberValue, record_of
 from kraftlite.coordinator.records import GroupValue, group_record, group_tombstone
 from kraftlite.coordinator.records import MemberValue as ClassicValue
 from kraftlite.metadata.records import TopicRecord
 from kraftlite.model.errors import ErrorCode
-from kraftlite.runtime.trace.group import GroupMemberRemoved
+from kraftlite.runtime.trace.group import GroupMemberRemoved, GroupTypeChanged
 from kraftlite.sim.checkers.base import Violation
 from kraftlite.sim.checkers.i43_fenced_members import FencedMembers
-from kraftlite.sim.services.groups import BEAT, Told
-from tests.unit.sim.test_checkers_groups import BROKER, T, Topic
+from kraftlite.sim.services.groups import BEAT, COMMIT, Told
+from tests.unit.sim.test_checkers_groups import BROKER, T, Topic, committing
 
 PARTS: Parts = {T: frozenset({0})}
 SAID = MemberValue("i", None, "c", "h", ("t",), "", 1, None, None)
@@ -120,3 +121,23 @@ def test_who_converts_a_group_as_the_new_self_of_a_static_member_has_its_partiti
     topic.commit(9, "b|5|1", group_id="n")
     with pytest.raises(Violation, match="is a commit of b in generation 4 of group n"):
         topic.commit(9, "b|4|1", group_id="n")
+
+
+def becomes_classic_and_is_not(topic: Topic, *members: str) -> None:
+    """Member a goes, which makes the group a classic one; the log does not take that, and it is of the new protocol again, with
+    these members."""
+    node = topic.cluster.nodes[BROKER]
+    topic.checker.on_event(0, node, GroupMemberRemoved(group="g", member="a", instance=None, reason="left"))
+    topic.checker.on_event(0, node, GroupTypeChanged(group="g", type="classic", epoch=3, members=1))
+    group = topic.driver.shard.consumers.by_id["g"] = ConsumerGroup.new("g")
+    for member_id in members:
+        group.replay(MemberKey("g", member_id), SAID)
+    topic.checker.on_event(0, node, GroupTypeChanged(group="g", type="consumer", epoch=3, members=len(members)))
+    topic.loop._now_us += 5_000
+    topic.serve(COMMIT, committing(9), Told(ErrorCode.NONE, [ErrorCode.NONE]))
+
+
+def test_a_member_whose_going_the_log_did_not_take_is_served(topic: Topic) -> None:
+    becomes_classic_and_is_not(topic, "a", "b")
+    with pytest.raises(Violation, match="serves Client/OffsetCommit of a, which it removed or replaced"):
+        becomes_classic_and_is_not(topic, "b")

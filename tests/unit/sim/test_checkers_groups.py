@@ -24,7 +24,6 @@ from kraftlite.coordinator.api import (
 from kraftlite.coordinator.config import GroupConfig
 from kraftlite.coordinator.consumer_protocol import Subscription, build_assignment, build_subscription
 from kraftlite.coordinator.core.placement import OFFSETS_TOPIC
-from kraftlite.coordinator.modern.group import ConsumerGroup
 from kraftlite.coordinator.modern.member import MemberState, Parts
 from kraftlite.coordinator.modern.records import (
     CurrentKey,
@@ -56,7 +55,7 @@ from kraftlite.model.ids import NodeId
 from kraftlite.model.producer import Producer
 from kraftlite.model.topic_partition import TopicPartition
 from kraftlite.runtime.trace import NullTracer
-from kraftlite.runtime.trace.group import GroupMemberRemoved, GroupStateChanged, GroupTypeChanged, StaticMemberReplaced
+from kraftlite.runtime.trace.group import GroupMemberRemoved, StaticMemberReplaced
 from kraftlite.sim.checkers.base import CheckerFactory, Losses, Violation, World
 from kraftlite.sim.checkers.facts import MetadataWatch
 from kraftlite.sim.checkers.group_log import Change, GroupChecker, GroupLog, group_facts
@@ -301,20 +300,6 @@ def a_join_of_the_past(topic: Topic) -> None:
     topic.serve(JOIN, joining("a"), JoinResult(error=ErrorCode.NONE, member_id="a", generation=2))
 
 
-def emptied(topic: Topic) -> None:
-    event = GroupStateChanged(group="g", previous="Stable", state="Empty", generation=4, members=0, reason="left")
-    topic.checker.on_event(0, topic.cluster.nodes[BROKER], event)
-
-
-@breaks(EpochsGrow, "a joins generation 2 at node 2, when it came 3 was stored")
-def a_join_of_the_past_at_the_next_coordinator(topic: Topic) -> None:
-    topic.classic(3, "a")
-    emptied(topic)
-    topic.driver.leader_epoch = 1
-    topic.facts.is_current = lambda driver, node: True  # type: ignore[method-assign]
-    topic.serve(JOIN, joining("a"), JoinResult(error=ErrorCode.NONE, member_id="a", generation=2))
-
-
 # --- 42
 
 
@@ -391,25 +376,6 @@ def a_removed_member_that_is_served(topic: Topic) -> None:
     topic.checker.on_event(0, node, GroupMemberRemoved(group="g", member="a", instance=None, reason="left"))
     topic.loop._now_us = 5_000
     topic.serve(HEARTBEAT, heartbeat(3), Told(ErrorCode.NONE))
-
-
-def becomes_classic_and_is_not(topic: Topic, *members: str) -> None:
-    """Member a goes, which makes the group a classic one; the log does not take that, and it is of the new protocol again, with
-    these members."""
-    node = topic.cluster.nodes[BROKER]
-    topic.checker.on_event(0, node, GroupMemberRemoved(group="g", member="a", instance=None, reason="left"))
-    topic.checker.on_event(0, node, GroupTypeChanged(group="g", type="classic", epoch=3, members=1))
-    group = topic.driver.shard.consumers.by_id["g"] = ConsumerGroup.new("g")
-    for member_id in members:
-        group.replay(MemberKey("g", member_id), MemberValue(None, None, "c", "h", ("t",), "", 1, None, None))
-    topic.checker.on_event(0, node, GroupTypeChanged(group="g", type="consumer", epoch=3, members=len(members)))
-    topic.loop._now_us = 5_000
-    topic.serve(COMMIT, committing(9), Told(ErrorCode.NONE, [ErrorCode.NONE]))
-
-
-@breaks(FencedMembers, "serves Client/OffsetCommit of a, which it removed or replaced")
-def a_removed_member_that_commits_although_it_is_not_back(topic: Topic) -> None:
-    becomes_classic_and_is_not(topic, "b")
 
 
 @breaks(FencedMembers, "serves Client/OffsetCommit of a, which it removed or replaced")
@@ -518,21 +484,6 @@ def test_what_is_right_passes(sound: Topic) -> None:
     sound.beat("a", 0)
     sound.commit(3, "b|4|1")
     fetched(sound, 1) if isinstance(sound.checker, LoadedGroups) else None
-
-
-def test_a_group_whose_members_left_begins_anew_whatever_the_log_took() -> None:
-    topic = Topic(EpochsGrow)
-    topic.classic(3, "a")
-    emptied(topic)
-    topic.serve(JOIN, joining("b"), JoinResult(error=ErrorCode.NONE, member_id="b", generation=2))
-    topic.write(group_tombstone("g"), record_of(EpochKey("g"), EpochValue(2)))
-    topic.loop.close()
-
-
-def test_a_member_whose_going_the_log_did_not_take_is_served() -> None:
-    topic = Topic(FencedMembers)
-    becomes_classic_and_is_not(topic, "a", "b")
-    topic.loop.close()
 
 
 def test_a_removed_classic_member_may_join_a_group_of_the_consumer_protocol_under_its_old_id() -> None:
