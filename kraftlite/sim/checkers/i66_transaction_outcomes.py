@@ -45,8 +45,8 @@ class TransactionOutcomes(TransactionChecker):
         self._written: dict[tuple[Deal, TopicIdPartition], int] = {}
         """The number of markers of this transaction that are committed there."""
         self._complete: list[tuple[StateRecord, Deal]] = []
-        """What was said to be complete in this step, in which the markers may have been committed, too: logs are read one after
-        the other, and a coordinator that is alone goes from the outcome to the end at once."""
+        """Transactions that were said to be complete in this step, in which their markers may have been committed, too: logs are
+        read one after the other, and a coordinator that is alone goes from the outcome to the end at once."""
 
     def on_call(self, source: NodeId, target: NodeId, method: AnyMethod, request: object) -> None:
         for it in request.markers if isinstance(request, WriteMarkersRequest) else ():

@@ -29,13 +29,13 @@ class _Said:
     last: dict[TopicIdPartition, UUID] = field(default_factory=dict)
     been: dict[TopicIdPartition, set[UUID]] = field(default_factory=dict)
     looked: tuple[MetadataImage, int, int] | None = None
-    """When it was looked at last: the metadata, and the number of wishes that waited and that were with the controller."""
+    """The state of the last look: the metadata, and the number of wishes that waited and that were with the controller."""
 
 
 class PlacesTold(Checker):
-    """Of each replica of which a broker has told the controller where it is, and of which metadata does not say that yet: what it
-    says next, or has said last, is where the replica is, or where it is on its way with a copy that is complete (JB-05). Else the
-    controller learns of another place only when something else of the partition changes.
+    """A broker that has told the controller where a replica is, while metadata does not say the same yet, says next, or has said
+    last, where the replica is, or where it is on its way with a copy that is complete (JB-05). Else the controller learns of
+    another place only when something else of the partition changes.
 
     A report that takes back one of a directory in which the replica has never been says so: where that directory is offline by
     now, the replica would be taken for one that began anew, and leave the ISR."""
@@ -70,7 +70,7 @@ class PlacesTold(Checker):
             said.last[key] = item.directory_id
 
     def on_answer(self, source: NodeId, target: NodeId, method: AnyMethod, request: object, response: object) -> None:
-        """What the controller does not know, it was not told."""
+        """Forget what was told of a replica that the controller does not know."""
         said = self._said.get(source)
         if said is None or not isinstance(response, AssignReplicasToDirsResponse):
             return

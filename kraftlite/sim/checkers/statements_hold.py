@@ -14,7 +14,7 @@ from kraftlite.simhost.host import SimHost
 
 
 class StatementsHold(Checker):
-    """When a log was cut, or begun anew, the statements that a power cut would leave speak of no records and of no segment
+    """The statements that a power cut would leave of a log that was cut, or begun anew, speak of no records and of no segment
     that it has no more: the next start would miss them, and refuse a log of which nothing is lost, or take it for one that has
     lost what was committed. Not judged is a directory that has failed, which is made anew or left as it is."""
 
