@@ -326,7 +326,7 @@ class ScenarioRunner:
         for word in args.words:
             node = self.c[int(word)]
             node.log().flush_sync()
-            node.manager._write_hws()
+            node.manager._hws.write()
             node.log().on_roll = None
 
     def do_alter_config(self, args: Args) -> None:

@@ -8,6 +8,7 @@ from kraftlite.controller.election_control import ElectionControl
 from kraftlite.controller.partition_change import PartitionChangeBuilder
 from kraftlite.log.indexes import OffsetIndex
 from kraftlite.log.producers import ProducerState
+from kraftlite.replication.hw_checkpoint import HwCheckpoint
 from kraftlite.replication.manager import ReplicaManager
 from kraftlite.replication.sessions import FetchServer
 from kraftlite.sim import run
@@ -25,7 +26,7 @@ def recovery_points_ahead(patch: Patch) -> None:
 @mutant("hw-checkpoint-has-the-end", "the checkpoint of HWs has the ends of the logs", expects=("26", "29", "32", "28"))
 def hw_checkpoint_has_the_end(patch: Patch) -> None:
     """`replica.high.watermark.checkpoint.interval.ms`. A restarted leader serves what no other replica has."""
-    patch.edit(ReplicaManager, "_write_hws", ("partition.log.hw for", "partition.log.leo for"))
+    patch.edit(HwCheckpoint, "write", ("else log.hw for", "else log.leo for"))
 
 
 @mutant(
