@@ -52,6 +52,7 @@ from kraftlite.sim.checkers.i22_broker_epochs import BrokerEpochs
 from kraftlite.sim.checkers.i23_producer_ids import ProducerIds
 from kraftlite.sim.checkers.i37_fencing_liveness import FencingLiveness
 from kraftlite.sim.checkers.self_checks import SelfCheckMetadata
+from kraftlite.sim.checkers.told_voters import VotersTold
 from tests.harness.violations import Cases, assert_found
 from tests.harness.watched_cluster import WatchedCluster, watched
 
@@ -254,6 +255,15 @@ def a_leader_that_nobody_hears(cluster: WatchedCluster) -> None:
     assert isinstance(state, Leader)
     state.check_quorum_deadline_ms = 10**9
     cluster.cut_off(cluster.leader_id())
+    cluster.go(10_000)
+
+
+@CASES.breaks(VotersTold, "does not fetch from it, and has not been told")
+def a_leader_that_tells_nobody_who_is_silent(cluster: WatchedCluster) -> None:
+    state, voter_id = cluster.core(cluster.leader_id()).state, cluster.follower_ids()[0]
+    assert isinstance(state, Leader)
+    state.begin_epoch_deadline_ms = 10**9
+    cluster.kill(voter_id)
     cluster.go(10_000)
 
 
