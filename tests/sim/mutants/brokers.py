@@ -160,3 +160,14 @@ def one_is_left_between_two_parts(patch: Patch) -> None:
 def wish_in_flight_waits(patch: Patch) -> None:
     """BL-06: a broker that is ready, or wants to stop, or has lost a directory, says so at once."""
     patch.edit(BrokerLifecycleCore, "_wish", ("self._immediate = True", "pass"))
+
+
+@mutant(
+    "leaving-for-ever",
+    "a broker that led much and was fenced counts as one that is to be fenced, also when it is back",
+    expects=("SelfCheck",),
+    lens=tuned(leaders_first=1),
+)
+def leaving_for_ever(patch: Patch) -> None:
+    """CM-10: it leads nothing any more, and nobody who leaves waits for it."""
+    patch.edit(HeartbeatManager, "register", ("self.leaving.pop(broker_id, None)", "pass"))
