@@ -43,6 +43,7 @@ from kraftlite.sim.checkers.refused_incarnations import RefusedIncarnations
 from kraftlite.sim.checkers.self_checks import SelfCheckMetadata
 from kraftlite.sim.checkers.shutdowns_end import ShutdownsEnd
 from kraftlite.sim.checkers.snapshots_due import SnapshotsDue
+from kraftlite.sim.checkers.snapshots_fetched import SnapshotsFetched
 from kraftlite.sim.checkers.told_voters import VotersTold
 from kraftlite.sim.checkers.wishes_told import WishesTold
 
@@ -65,6 +66,7 @@ RAFT_AND_METADATA: Final[tuple[CheckerFactory, ...]] = (
     QuorumEpochs,
     SnapshotAtLogStart,
     SnapshotsDue,
+    SnapshotsFetched,
     *MEMBERSHIP,
     ValueVerdict,
     NoIllegalState,
