@@ -57,13 +57,15 @@ def leaves_while_another_lags(rng: random.Random, shape: Shape, at_ms: int) -> S
     brokers = [it for it in node_ids(shape, "broker") if it not in controllers]
     if len(brokers) < 2:
         return ()
-    leaves, lags = rng.sample(brokers, 2)
+    lags, *others = rng.sample(brokers, len(brokers))
     beat_ms = period_ms(shape, "broker.heartbeat.interval.ms", 2_000)
-    for_ms, late_us = 6 * beat_ms + rng.randint(500, 2_000), 1_000 * beat_ms * rng.choice((1, 2)) + rng.randint(0, 50_000)
+    late_us = 1_000 * beat_ms * rng.choice((1, 2)) + rng.randint(0, 50_000)
+    stops = [at_ms + beat_ms + rng.randint(0, beat_ms) + turn * (8 * beat_ms + 1_000) for turn in range(rng.choice((1, 2, 3)))]
+    for_ms = stops[-1] - at_ms + 5 * beat_ms + rng.randint(500, 2_000)
     return (
         FaultPlan(at_ms=at_ms, kind="churn", for_ms=for_ms, amount=rng.choice((20, 50, 100))),
         *(FaultPlan(at_ms=at_ms, kind="late", target=lags, other=it, for_ms=for_ms, amount=late_us) for it in controllers),
-        FaultPlan(at_ms=at_ms + beat_ms + rng.randint(0, beat_ms), kind="stop", target=leaves, for_ms=rng.randint(100, 2_000)),
+        *(FaultPlan(at_ms=it, kind="stop", target=rng.choice(others), for_ms=rng.randint(100, 1_000)) for it in stops),
     )
 
 
