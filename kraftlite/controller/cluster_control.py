@@ -170,6 +170,8 @@ class ClusterControl:
             soft = {broker.broker_id: broker.fenced for broker in self.heartbeats.brokers.values()}
             hard = {broker.broker_id: broker.fenced for broker in self.brokers.values()}
             assert soft == hard, f"fenced by heartbeats {soft}, by registrations {hard}"
+            gone = [it for it in self.heartbeats.leaving if hard.get(it, True)]
+            assert not gone, f"{gone} are fenced already, and are still to be fenced"
 
     # --- operations
 

@@ -234,6 +234,17 @@ class Changes:
     def deadline_ms(self) -> int | None:
         return self._pending.deadline_ms if self._pending is not None else None
 
+    def check(self) -> None:
+        """Raise AssertionError when what is prepared does not fit the role."""
+        state, end = self._ctx.state, self._leadership.end_with_prepared
+        if isinstance(state, Leader):
+            assert self._last_offset < end, f"a change of the voters is at offset {self._last_offset}, the log ends at {end}"
+        else:
+            kept = (self._pending, self._last_offset, self._upgraded_to)
+            assert kept == (None, -1, KRAFT_VERSION_STATIC), (
+                f"{state.name} in epoch {state.epoch} has kept a leader's change: {kept}"
+            )
+
     # checks
 
     def _check_leads(self, cluster_id: str | None, epoch: int | None = None) -> Leader:

@@ -249,6 +249,7 @@ class RaftCore:
         """Raise AssertionError when an invariant does not hold between two steps. `step` calls it when the role has changed."""
         self._ctx.check()
         self._leadership.check()
+        self._changes.check()
 
     def _handle(self, event: Event) -> None:
         ctx = self._ctx

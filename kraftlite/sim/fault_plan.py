@@ -45,14 +45,16 @@ LEVEL_FAULTS: Final = ("old-software", "raise-level")
 """Played by `level_scenes`. The second is the administrator's; `amount` is a number of levels of `metadata.version`."""
 AMBUSHES: Final = tuple(
     f"{deed}-at-{step}"
-    for deed in ("kill", "power", "pause", "stop", "kill-all", "power-all", "late", "hold", "repeat", "orphan", "alone")
+    for deed in (
+        "kill", "power", "pause", "stop", "kill-all", "power-all", "late", "hold", "repeat", "orphan", "alone", "cut-quorum",
+    )
     for step in (
         "init", "add", "produce", "question", "answer", "commit", "end", "ending", "ended", "mark", "marker", "marked",
-        "adding", "removing", "probe", "probed",
+        "adding", "removing", "probe", "probed", "upgrading", "won", "part",
     )
 )  # fmt: skip
-"""Each waits for a step of a transaction, or of a change of the voters. Drawn by `transaction_scenes` and `membership_scenes`,
-from random streams of their own."""
+"""Each waits for a step of a transaction, of a change of the voters, or of the quorum. Drawn by scenes from random streams of
+their own."""
 ONE_TARGET: Final = frozenset(
     {*NODE_FAULTS, *DISK_FAULTS, *CLOCK_FAULTS, "cut-quorum", "damage", *PLACE_FAULTS, *START_FAULTS, *SWAP_FAULTS, *MOVE_FAULTS}
     | {*SNAPSHOT_FAULTS, *SLOW_FAULTS, *TORN_FAULTS, *DIRECTORY_FAULTS, *FILE_FAULTS, *QUORUM_FAULTS[:-1], "old-software"}

@@ -60,6 +60,8 @@ class Injector:
         """Those that were told to stop and have not ended, or nobody was told yet: whatever else is over, they will."""
         self.ambushes: dict[tuple[str, AnyMethod], list[Callable[[NodeId, NodeId], None]]] = {}
         """The faults that wait for a moment in the life of a call, in the order in which they strike."""
+        self.struck_epochs: set[int] = set()
+        """The epochs of the quorum whose leader a fault has struck when it told of its election."""
         self.amid_bootstrap: list[FaultPlan] = []
         """The faults that wait for a controller which writes the first records."""
         self.over = False

@@ -2,7 +2,8 @@
 
 A scene is named after its race in docs/TESTING.md, "Races of voters". `kraftlite sim --theme membership --seed N --scene NAME`
 plays one again and again in a run that has no other faults. In the theme of membership most seeds have one or two beside their
-other faults, from a random stream of their own.
+other faults, from a random stream of their own; where the voters are configured ones, three quarters have the one in which the
+upgrade is undone.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from itertools import combinations
 from typing import Final
 
 from kraftlite.sim.fault_plan import FaultPlan
+from kraftlite.sim.quorum import STATIC
 from kraftlite.sim.shape import Shape
 from kraftlite.sim.targets import node_ids, period_ms
 
@@ -36,6 +38,10 @@ def draw(seed: int, shape: Shape, duration_ms: int) -> list[FaultPlan]:
     while rng.randrange(2) and at_ms < duration_ms:
         found.append(FaultPlan(at_ms=at_ms, kind="new-disk", target=rng.choice(controllers), for_ms=rng.randint(50, 2_000)))
         at_ms += rng.randint(2_000, 6_000)
+    if shape.forming is not None and shape.forming.how == STATIC:
+        undone = random.Random(f"membership/upgrades/{seed}")
+        if undone.randrange(4):
+            found += upgrade_is_undone(undone, shape, 0)
     return [it for it in found if it.at_ms < duration_ms]
 
 
@@ -233,6 +239,16 @@ def broker_leaves(rng: random.Random, shape: Shape, at_ms: int) -> Sequence[Faul
     )
 
 
+def upgrade_is_undone(rng: random.Random, shape: Shape, at_ms: int) -> Sequence[FaultPlan]:
+    """V13: a leader that is asked to raise the kraft.version is cut off from the other controllers; its successor cuts the record
+    off, and is asked, too, and so on: one of them has been asked before."""
+    kinds = ["cut-quorum-at-upgrading"] * rng.choice((2, 3, 4))
+    return [
+        FaultPlan(at_ms=at_ms, kind=it, for_ms=_alone_ms(rng, shape) + rng.randint(0, 2_500), amount=rng.choice(_SOON_US))
+        for it in kinds
+    ]
+
+
 SCENES: Final[dict[str, Scene]] = {
     "added-alone": added_alone,
     "removed-alone": removed_alone,
@@ -245,6 +261,10 @@ SCENES: Final[dict[str, Scene]] = {
     "new-disk-votes": new_disk_votes,
     "few-are-left": few_are_left,
 }
-LATER: Final[dict[str, Scene]] = {"asked-before-a-commit": asked_before_a_commit, "broker-leaves": broker_leaves}
-"""Scenes that are played by name alone: a name among the others would change what every seed draws."""
+LATER: Final[dict[str, Scene]] = {
+    "asked-before-a-commit": asked_before_a_commit,
+    "broker-leaves": broker_leaves,
+    "upgrade-is-undone": upgrade_is_undone,
+}
+"""Scenes that are played by name alone, or drawn apart: a name among the others would change what every seed draws."""
 ALL: Final[dict[str, Scene]] = SCENES | LATER

@@ -114,9 +114,11 @@ class SimQuorum:
         if not self._has_entries:
             spare = number in self._controllers and number not in self._voters
             return () if spare or number in self._renewed else tuple((NodeId(it), None) for it in self._voters)
-        if number not in self._voters or number in self._renewed:
-            return ()
-        return self.first
+        return self.first if self.first_version(number) else ()
+
+    def first_version(self, number: int) -> int:
+        """The kraft.version of this node before its log says anything: that of the snapshot it was formatted with."""
+        return int(self._has_entries and number in self._voters and number not in self._renewed)
 
     @property
     def first(self) -> Keys:

@@ -21,7 +21,7 @@ from kraftlite.model.method import AnyMethod
 from kraftlite.model.topic_partition import TopicPartition
 from kraftlite.node.storage import StorageError
 from kraftlite.runtime.trace import TraceEvent
-from kraftlite.sim import elr_scenes, log_dir_faults, policies, schedule, variations
+from kraftlite.sim import elr_scenes, log_dir_faults, policies, quorum_scenes, schedule, variations
 from kraftlite.sim.checkers.base import Checker, CheckerFactory, LivenessViolation, Losses, Violation, World
 from kraftlite.sim.checkers.told import Told
 from kraftlite.sim.client import records_of
@@ -91,6 +91,7 @@ class RunPlan:
                 shape = _THEMED[self.theme](shape, seed)
             shape = elr_scenes.with_feature(shape, seed)
             shape = levels.with_beginning(shape, seed, self.theme)
+            shape = quorum_scenes.with_short_log(shape, seed, self.theme)
             if knobs is None and (self.theme == KNOBS or self.knobs_seed is not None):
                 knobs = draw_knobs(_either(self.knobs_seed, self.seed), shape.config, shape.max_delay_us)
         shape = turned(shape, knobs or {})

@@ -13,6 +13,7 @@ from kraftlite.sim import (
     log_dir_faults,
     membership_scenes,
     move_faults,
+    quorum_scenes,
     snapshot_faults,
     start_faults,
     swap_faults,
@@ -33,7 +34,7 @@ def draw_all(seed: int, shape: Shape, duration_ms: int, theme: str = PLAIN) -> t
     if theme == TROUBLES:
         later += boot_faults.draw(seed) + snapshot_faults.draw(seed, shape, duration_ms)
     if theme in (PLAIN, TROUBLES):
-        later += elr_scenes.draw(seed, shape, duration_ms)
+        later += elr_scenes.draw(seed, shape, duration_ms) + quorum_scenes.draw(seed, shape, duration_ms)
     if theme == DIRECTORIES:
         later = log_dir_faults.draw(seed, shape, duration_ms) + move_faults.draw(seed, shape, duration_ms)
     if theme in (LOGS, TROUBLES):

@@ -43,6 +43,8 @@ from kraftlite.sim.checkers.refused_incarnations import RefusedIncarnations
 from kraftlite.sim.checkers.self_checks import SelfCheckMetadata
 from kraftlite.sim.checkers.shutdowns_end import ShutdownsEnd
 from kraftlite.sim.checkers.snapshots_due import SnapshotsDue
+from kraftlite.sim.checkers.snapshots_fetched import SnapshotsFetched
+from kraftlite.sim.checkers.told_voters import VotersTold
 from kraftlite.sim.checkers.wishes_told import WishesTold
 
 RAFT_AND_METADATA: Final[tuple[CheckerFactory, ...]] = (
@@ -59,10 +61,12 @@ RAFT_AND_METADATA: Final[tuple[CheckerFactory, ...]] = (
     OwnEpochCommit,
     RoleConsistency,
     CheckQuorum,
+    VotersTold,
     PreVotesDeserved,
     QuorumEpochs,
     SnapshotAtLogStart,
     SnapshotsDue,
+    SnapshotsFetched,
     *MEMBERSHIP,
     ValueVerdict,
     NoIllegalState,

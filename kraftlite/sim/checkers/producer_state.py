@@ -27,18 +27,13 @@ class ProducerStateKept(ReplicaChecker):
         assert node.now is not None
         if any(self.world.cluster.wall_offset_ms.values()):
             return  # it may have been forgotten by a clock that was right no longer
-        wall_ms, remembered = node.now.clock.wall_ms(), {it.producer_id for it in log.active_producers()}
+        remembered = {it.producer_id for it in log.active_producers()}
         for producer_id, known in view.producers.items():
             last = next((it for it in reversed(view.batches) if it.producer_id == producer_id), known)  # it may be a marker
             if producer_id in remembered or not log.log_start_offset <= last.base_offset < log.leo:
                 continue
-            try:
-                data = bytes(log.read(last.base_offset, last.size_bytes, up_to=log.leo))
-            except OSError:
-                continue  # of a disk that fails just now
-            header, _ = next(iter_batches(data))
-            idle_ms = wall_ms - header.max_timestamp
-            if header.crc == last.crc and idle_ms < log.config.producer_id_expiration_ms:
+            idle_ms = _idle_ms(node, log, last)
+            if idle_ms is not None and idle_ms < log.config.producer_id_expiration_ms:
                 self.fail(
                     f"{view.text} forgets producer {producer_id} {idle_ms} ms after {last}; it expires after "
                     f"{log.config.producer_id_expiration_ms} ms"
@@ -83,6 +78,9 @@ class ProducerStateKept(ReplicaChecker):
             if known != (last.producer_epoch, last.last_sequence):
                 if known is not None and known[0] == last.producer_epoch and _begins_behind(view, last, last):
                     continue  # a snapshot of the producers remembers the sequences that the log has no more
+                idle_ms = _idle_ms(view.node, log, last) if known is None else None
+                if idle_ms is not None and idle_ms >= log.config.producer_id_expiration_ms:
+                    continue  # of a client whose clock was so far behind when it wrote
                 self.fail(
                     f"{view.text} remembers (epoch, sequence) {known} of producer {producer_id}, "
                     f"its last batch is {last} up to sequence {last.last_sequence}"
@@ -91,6 +89,17 @@ class ProducerStateKept(ReplicaChecker):
             strangers = sorted(it for it in remembered if it not in view.producers)
             if strangers:
                 self.fail(f"{view.text} remembers the producers {strangers}, of whom it has no batch")
+
+
+def _idle_ms(node: SimHost, log: Log, last: Batch) -> int | None:
+    """Return how long ago the batch was written, by its own timestamp; None where it cannot be read, or is another one by now."""
+    assert node.now is not None
+    try:
+        data = bytes(log.read(last.base_offset, last.size_bytes, up_to=log.leo))
+    except OSError:
+        return None  # of a disk that fails just now
+    header, _ = next(iter_batches(data))
+    return node.now.clock.wall_ms() - header.max_timestamp if header.crc == last.crc else None
 
 
 def _begins_behind(view: ReplicaView, marker: Batch, batch: Batch) -> bool:

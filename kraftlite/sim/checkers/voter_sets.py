@@ -48,6 +48,15 @@ class VoterSets:
             return found if found is not None else self._quorum.beginning(node_id)
         return self._quorum.beginning(node_id)
 
+    def version_of(self, view: NodeView) -> int:
+        """The kraft.version that counts at a node, found where its set is."""
+        for entry in reversed(view.log.controls):
+            if entry.kraft_version is not None:
+                return entry.kraft_version
+        if view.log.start > 0:
+            return self.behind(view.log.start - 1)[0]
+        return self._quorum.first_version(view.node_id)
+
     def newest_in(self, view: NodeView) -> Entry | None:
         """The batch of the node's log that says its set; None: it is not in the log."""
         return next((entry for entry in reversed(view.log.controls) if entry.voters is not None), None)

@@ -1,5 +1,5 @@
-"""Faults that wait for a step of a transaction, or of a change of the voters, and strike when somebody takes it: `kill-at-end`,
-`hold-at-mark`, `stop-at-probed`.
+"""Faults that wait for a step of a transaction, or of the quorum, and strike when somebody takes it: `kill-at-end`,
+`hold-at-mark`, `stop-at-probed`, `pause-at-won`.
 
 What a clock meets once in thousands of runs, a step meets each time: the moment between the outcome's record and its markers
 lasts for a few hundred microseconds. `amount` is the pause, in microseconds, between the step and the blow.
@@ -11,8 +11,18 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kraftlite.model.ids import NodeId
-from kraftlite.model.messages.methods import ADD_VOTER, ENROLL, PROBE_VERSIONS, REMOVE_VOTER, WRITE_MARKERS
+from kraftlite.model.messages.methods import (
+    ADD_VOTER,
+    BEGIN_QUORUM_EPOCH,
+    ENROLL,
+    FETCH_SNAPSHOT,
+    PROBE_VERSIONS,
+    REMOVE_VOTER,
+    UPDATE_FEATURES,
+    WRITE_MARKERS,
+)
 from kraftlite.model.method import AnyMethod
+from kraftlite.raft.states import Leader
 from kraftlite.sim.fault_plan import AMBUSHES, FaultPlan
 from kraftlite.sim.injection import links, nodes
 from kraftlite.sim.injection.handler import Handler
@@ -53,10 +63,14 @@ STEPS: Final[Mapping[str, Step]] = {
     "removing": Step(ARRIVED, REMOVE_VOTER, False),
     "probe": Step(CALLED, PROBE_VERSIONS, True),
     "probed": Step(SERVED, PROBE_VERSIONS, True),
+    "upgrading": Step(ARRIVED, UPDATE_FEATURES, False),
+    "won": Step(CALLED, BEGIN_QUORUM_EPOCH, True),
+    "part": Step(CALLED, FETCH_SNAPSHOT, False),
 }
 """The steps by their names: an init, a partition that is added, a batch that is sent, the question of its leader and the answer
-of the coordinator, an offset, an end that comes, is sent, is answered, a marker that is sent, comes, is written. And a voter that
-is to be added or removed, the leader's question to a new voter, and its answer."""
+of the coordinator, an offset, an end that comes, is sent, is answered, a marker that is sent, comes, is written. A voter that is
+to be added or removed, the leader's question to a new voter, and its answer; a kraft.version that can be raised now; a leader
+that tells of its election, once in an epoch; and one that is asked for a part of a metadata snapshot."""
 
 
 def ambush(injector: Injector, plan: FaultPlan) -> None:
@@ -66,6 +80,9 @@ def ambush(injector: Injector, plan: FaultPlan) -> None:
     injector.note(f"{plan.kind} is armed")
 
     def strike(source: NodeId, target: NodeId) -> None:
+        if not _MOMENTOUS.get(name, _always)(injector, source if step.hits_caller else target):
+            injector.ambushes[step.moment, step.method].insert(0, strike)
+            return
         if deed in _OF_LINKS:
             ends = (target, source) if step.moment == SERVED else (source, target)
             _OF_LINKS[deed](injector, plan, *ends)
@@ -74,6 +91,32 @@ def ambush(injector: Injector, plan: FaultPlan) -> None:
         injector.cluster.network.at(max(1, plan.amount), lambda: _hit(injector, plan, deed, victim))
 
     injector.ambushes.setdefault((step.moment, step.method), []).append(strike)
+
+
+def _always(_injector: Injector, _node_id: NodeId) -> bool:
+    return True
+
+
+def _is_first(injector: Injector, leader_id: NodeId) -> bool:
+    """Return whether nothing has struck in the epoch of this leader yet, which tells each of the other voters of it."""
+    node = injector.cluster.nodes[leader_id].node
+    epoch = None if node is None else node.raft.core.epoch
+    if epoch is None or epoch in injector.struck_epochs:
+        return False
+    injector.struck_epochs.add(epoch)
+    return True
+
+
+def _can_upgrade(injector: Injector, leader_id: NodeId) -> bool:
+    """Return whether this node leads, and all configured voters have told it that they support voters in the log."""
+    node = injector.cluster.nodes[leader_id].node
+    state = None if node is None else node.raft.core.state
+    described = state.described if isinstance(state, Leader) else None
+    return described is not None and all(it.listeners for it in described.voters)
+
+
+_MOMENTOUS: Final[Mapping[str, Callable[[Injector, NodeId], bool]]] = {"won": _is_first, "upgrading": _can_upgrade}
+"""The steps that are often taken for nothing, and say whether this one counts: the fault waits on if not."""
 
 
 def _hit(injector: Injector, plan: FaultPlan, deed: str, victim: NodeId) -> None:
@@ -139,6 +182,7 @@ _OF_NODES: Final[Mapping[str, Handler]] = {
     "power": nodes.power,
     "pause": nodes.pause,
     "stop": nodes.stop,
+    "cut-quorum": links.cut_quorum,
     "kill-all": nodes.kill_all,
     "power-all": nodes.power_all,
     "alone": alone,

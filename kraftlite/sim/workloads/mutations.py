@@ -1,7 +1,8 @@
 """A client that makes more topics than its quota of changes allows (theme `security`, KIP-599).
 
 It comes with half of the seeds, and has a random stream of its own. It asks one topic at a time, mostly in versions that know
-THROTTLING_QUOTA_EXCEEDED, and changes its quota and takes it away meanwhile.
+THROTTLING_QUOTA_EXCEEDED, and changes its quota and takes it away meanwhile. In half of them it rests for seconds first, and then
+asks for more than it may.
 """
 
 from __future__ import annotations
@@ -53,7 +54,10 @@ class Mutator(DoorClient):
 
     async def run(self, mean_gap_us: int) -> None:
         rng, lax = self.rng, 0
-        await self._limit()
+        if rng.randrange(2):
+            await self._rest()
+        else:
+            await self._limit()
         while not self.stopping and self.asked < MOST_ASKED:
             await self.pause(rng.randint(1, 2 * mean_gap_us))
             if not rng.randrange(8):
@@ -63,11 +67,22 @@ class Mutator(DoorClient):
             lax += version == LAX
             await self._create(version, rng.choice((1, 1, 2, 3)) if version == STRICT else 1)
 
-    async def _limit(self) -> None:
+    async def _rest(self) -> None:
+        """Use little, wait for longer than what was used needs to come back, and ask for all there is: no more may have come than
+        there is room for."""
+        await self._limit(("user",))
+        await self._create(STRICT, 1)
+        await self.pause(self.rng.randint(4_000_000, 8_000_000))
+        for _ in range(8):
+            if not self.stopping:
+                await self._create(STRICT, 3)
+
+    async def _limit(self, kinds: tuple[str, ...] = ()) -> None:
+        """`kinds`: what is limited for sure; one or both of them if not given, and it may be lifted as well."""
         rng = self.rng
-        kinds = rng.choice((("user",), ("client-id",), ("user", "client-id")))
+        remove = not kinds and not rng.randrange(4)
+        kinds = kinds or rng.choice((("user",), ("client-id",), ("user", "client-id")))
         names = {"user": ADMIN.name, "client-id": rng.choice(CLIENT_IDS)}
-        remove = not rng.randrange(4)
         op = {"key": KEY, "value": 0.0 if remove else rng.choice(RATES), "remove": remove}
         entity = [{"entity_type": kind, "entity_name": names[kind]} for kind in kinds]
         body = body_of(49, 1, {"entries": [{"entity": entity, "ops": [op]}], "validate_only": False})

@@ -10,6 +10,7 @@ from kraftlite.sim.history import History
 from kraftlite.sim.themes import ADMIN, DIRECTORIES, GROUPS, LOGS, MEMBERSHIP, SECURITY, SINK, TRANSACTIONS
 from kraftlite.sim.workloads import (
     admin,
+    agreements,
     brokers,
     callers,
     cordons,
@@ -56,7 +57,7 @@ IN_ALL: Final[tuple[Visit, ...]] = (stranger.visit, minimum.visit, levels.visit)
 """In every theme that they name; the seed decides whether they come."""
 THEMED: Final[Mapping[str, tuple[Visit, ...]]] = {
     GROUPS: (groups.visit, group_passing.visit),
-    ADMIN: (admin.visit, moves.visit, throttles.visit, callers.visit, questions.visit),
+    ADMIN: (admin.visit, moves.visit, throttles.visit, callers.visit, questions.visit, agreements.visit),
     DIRECTORIES: (directories.visit, cordons.visit),
     LOGS: (logs.visit, sessions.visit, racks.visit, deletions.visit, waiting.visit),
     TRANSACTIONS: (transactions.visit, latest.visit, transaction_listing.visit),

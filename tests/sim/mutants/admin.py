@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 from typing import Any
 
 from kraftlite.broker.dynamic_configs import DynamicConfigs
@@ -31,6 +32,7 @@ from kraftlite.replication.manager import ReplicaManager
 from kraftlite.replication.partition import Partition
 from kraftlite.sim.services import at_controller as asked_here
 from kraftlite.sim.workloads import admin as workload
+from kraftlite.sim.workloads import agreements
 from kraftlite.sim.workloads.admin_configs import BROKER, TOPIC
 from kraftlite.sim.workloads.admin_configs import features as draw_features
 from kraftlite.sim.workloads.admin_configs import quotas as draw_quotas
@@ -187,6 +189,35 @@ def cancel_keeps_replicas(patch: Patch) -> None:
 def factor_may_change(patch: Patch) -> None:
     """KIP-860: the guard of an operator against a plan that drops replicas."""
     patch.edit(ReassignmentControl, "_alter_one", ("if not allow_factor_change:", "if False:"))
+
+
+def with_agreements(patch: Patch) -> None:
+    """The administrator who asks for what has to agree comes with every seed."""
+    patch.set(agreements, "comes_with", lambda seed: True)
+
+
+@mutant(
+    "factor-of-both-moves",
+    "the replicas that a move removes count for the replication factor that a request keeps",
+    expects=("50",),
+    lens=with_agreements,
+)
+def factor_of_both_moves(patch: Patch) -> None:
+    """KIP-860: amid a move a partition has more replicas than it should have."""
+    check = ReassignmentControl._check_factor
+    with_all = staticmethod(lambda partition, wanted: check(replace(partition, removing_replicas=()), wanted))
+    patch.set(ReassignmentControl, "_check_factor", with_all)
+
+
+@mutant(
+    "dependents-are-not-asked",
+    "a level is checked against those of the same request only, and not against what is finalized",
+    expects=("50",),
+    lens=with_agreements,
+)
+def dependents_are_not_asked(patch: Patch) -> None:
+    """KIP-584: a level that needs another one could never be raised by itself."""
+    patch.edit(FeatureControl, "_check_dependencies", ("dict(self.finalized.items()) | ", ""))
 
 
 @mutant(

@@ -9,6 +9,7 @@ from kraftlite.controller.cluster_control import ClusterControl
 from kraftlite.controller.election_control import ElectionControl
 from kraftlite.controller.heartbeats import HeartbeatManager, HeartbeatTracker
 from kraftlite.replication.role_queue import RoleQueue
+from kraftlite.sim.quorum_scenes import leaves_while_another_lags
 from kraftlite.sim.scenes import two_failovers
 from tests.sim.mutants.catalog import mutant
 from tests.sim.mutants.lenses import playing, tuned
@@ -160,3 +161,25 @@ def one_is_left_between_two_parts(patch: Patch) -> None:
 def wish_in_flight_waits(patch: Patch) -> None:
     """BL-06: a broker that is ready, or wants to stop, or has lost a directory, says so at once."""
     patch.edit(BrokerLifecycleCore, "_wish", ("self._immediate = True", "pass"))
+
+
+@mutant(
+    "leaving-for-ever",
+    "a broker that led much and was fenced counts as one that is to be fenced, also when it is back",
+    expects=("SelfCheck",),
+    lens=tuned(leaders_first=1),
+)
+def leaving_for_ever(patch: Patch) -> None:
+    """CM-10: it leads nothing any more, and nobody who leaves waits for it."""
+    patch.edit(HeartbeatManager, "register", ("self.leaving.pop(broker_id, None)", "pass"))
+
+
+@mutant(
+    "shutdown-offset-moves-on",
+    "a broker that leaves waits until the others know what was written at its last heartbeat",
+    expects=("ShutdownsEnd",),
+    lens=playing(leaves_while_another_lags),
+)
+def shutdown_offset_moves_on(patch: Patch) -> None:
+    """CM-08: Kafka's BrokerHeartbeatManager sets the offset once, for on a busy cluster somebody is always a little behind."""
+    patch.edit(HeartbeatManager, "fix_controlled_shutdown_offset", (" and state.controlled_shutdown_offset is None", ""))

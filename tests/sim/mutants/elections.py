@@ -170,3 +170,14 @@ def vote_taken_along(patch: Patch) -> None:
 def one_fetcher_is_enough(patch: Patch) -> None:
     """RF-18: the voters that have fetched are counted over all time. With three voters one is a majority, and nobody sees it."""
     patch.edit(Leadership, "note_contact", ("leader.fetched_voters.clear()", "pass"))
+
+
+@mutant("advertised-once", "a leader tells a voter that is silent once that it leads, and never again", expects=("VotersTold",))
+def advertised_once(patch: Patch) -> None:
+    """KAFKA-16536 made it a heartbeat: before, a voter that had answered once, and had forgotten it in a restart, was not told
+    again."""
+    patch.edit(
+        Leadership,
+        "_begin_epoch",
+        ("leader.begin_epoch_deadline_ms = ctx.now_ms + period", "leader.begin_epoch_deadline_ms = None"),
+    )

@@ -234,11 +234,33 @@ def configuration_against_the_quorum(patch: Patch) -> None:
 
 
 @mutant(
-    "change-outlives-its-office", "a change of the voters is not answered by a leader that has ceased to lead", expects=("96",)
+    "change-outlives-its-office",
+    "a change of the voters is not answered by a leader that has ceased to lead",
+    expects=("SelfCheck", "crash", "14", "96"),
 )
 def change_outlives_its_office(patch: Patch) -> None:
     """DQ-32: who asked waits, and the next leadership of this node begins with the change of an earlier one."""
     patch.edit(Changes, "left_office", ("if self._pending is not None:", "if False:"))
+
+
+@mutant(
+    "upgrade-outlives-its-office",
+    "a leader whose kraft.version was never committed takes it for done when it leads again",
+    expects=("SelfCheck", "crash", "14", "18"),
+)
+def upgrade_outlives_its_office(patch: Patch) -> None:
+    """DQ-40: what a leader has prepared is its epoch's. Who asks again is told that it is done, and the voters stay configured
+    ones."""
+    patch.edit(
+        Changes, "left_office", ("self._last_offset, self._upgraded_to = -1, KRAFT_VERSION_STATIC", "self._last_offset = -1")
+    )
+
+
+@mutant("truncated-level-stays", "a kraft.version stays in force when its record is cut off", expects=("77",))
+def truncated_level_stays(patch: Patch) -> None:
+    """DQ-03, of the other one of two histories that are kept side by side: the voters are configured ones again, and a node
+    thinks that they can be changed."""
+    patch.edit(Membership, "truncate_to", ("self._versions.truncate_to(end)", "pass"))
 
 
 @mutant("voter-added-before-it-has-the-log", "a replica is made a voter whether it has the log or not", expects=("76",))

@@ -9,6 +9,7 @@ from kraftlite.raft.leadership import Leadership
 from kraftlite.raft.metalog import MetadataLog
 from kraftlite.raft.serving import Serving
 from kraftlite.raft.snapshots import FileSnapshotWriter
+from kraftlite.sim.quorum_scenes import fleeting_leaders
 from kraftlite.sim.scenes import deposed_leader
 from tests.sim.mutants.catalog import mutant
 from tests.sim.mutants.lenses import playing, tuned
@@ -111,3 +112,15 @@ def snapshot_installed_in_part(patch: Patch) -> None:
     rule = "whole = download.position == response.size"
     look = "ctx.metalog.verify(download)"
     patch.edit(Following, "on_fetch_snapshot_response", (rule, "whole = download.position > 0"), (look, "pass"))
+
+
+@mutant(
+    "high-watermark-of-another-log",
+    "a follower whose log has parted from the leader's takes the leader's high watermark for what is left",
+    expects=("4", "6", "8"),
+    lens=playing(fleeting_leaders, pause_ms=3_000),
+)
+def high_watermark_of_another_log(patch: Patch) -> None:
+    """RF-28: where two logs parted more than once, what is left after the first cut is not the leader's either."""
+    rule = " and response.diverging_epoch is None and response.snapshot_id is None"
+    patch.edit(Following, "on_fetch_response", (rule, " and response.snapshot_id is None"))

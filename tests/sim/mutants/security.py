@@ -5,7 +5,7 @@ from __future__ import annotations
 from kraftlite.controller.mutation_quotas import MutationQuota
 from kraftlite.metadata.delta import AclsDelta
 from kraftlite.node.authorization import AclPublisher
-from kraftlite.quotas.rates import WindowedRate
+from kraftlite.quotas.rates import TokenBucket, WindowedRate
 from kraftlite.quotas.usage import ClientQuotas
 from kraftlite.security import authorizer as decisions
 from kraftlite.security.authorizer import Authorizer
@@ -139,3 +139,12 @@ def changes_cost_nothing(patch: Patch) -> None:
 def changes_are_never_refused(patch: Patch) -> None:
     """KIP-599: a client that does not wait goes on as fast as it can."""
     patch.edit(MutationQuota, "charge", ("if self._strict and (self._refused or self._exhausted()):", "if False:"))
+
+
+@mutant(
+    "bucket-without-a-brim", "who rests for long may change more at once than ever", expects=("92",), lens=with_quotas_of_changes
+)
+def bucket_without_a_brim(patch: Patch) -> None:
+    """KIP-599: a token bucket bounds the burst, or it bounds nothing but the average."""
+    refilled = "self.tokens + bound * max(0, now_ms - self._last_ms) / 1_000"
+    patch.edit(TokenBucket, "refill", (f"min(self._burst(bound), {refilled})", refilled))

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from kraftlite.controller import activation, core
 from kraftlite.metadata.loader import MetadataLoader
+from kraftlite.raft.following import Following
 from kraftlite.replication.alter_partition import AlterPartitionCore
 from kraftlite.sim import boot_faults
+from kraftlite.sim.quorum_scenes import leader_goes_amid_a_download
+from kraftlite.sim.shape import SHORT_LOG
 from tests.sim.mutants.catalog import mutant
-from tests.sim.mutants.lenses import tuned
+from tests.sim.mutants.lenses import configured, playing, together, tuned
 from tests.sim.mutants.patching import Patch
 
 
@@ -56,3 +59,17 @@ def half_written_bootstrap_is_left(patch: Patch) -> None:
     """CE-15: the log has no metadata.version then, and nobody can take it over."""
     rule = ("if not empty_before_transaction:", "if transaction_start:")
     patch.edit(activation, "activation_records", rule, also=(core,))
+
+
+short_log = configured(**{key.replace(".", "_"): value for key, value in SHORT_LOG.items()})
+
+
+@mutant(
+    "download-of-a-former-leader",
+    "a snapshot that a former leader had begun to give is waited for, and the new one is not asked",
+    expects=("SnapshotsFetched", "liveness"),
+    lens=together(short_log, playing(leader_goes_amid_a_download, pause_ms=2_000)),
+)
+def download_of_a_former_leader(patch: Patch) -> None:
+    """RF-44: snapshots of two nodes may have one name, and parts of one are no parts of the other."""
+    patch.edit(Following, "_start_download", (" or self._download_from != state.leader_id", ""))

@@ -9,6 +9,7 @@ from uuid import UUID
 
 import pytest
 
+from kraftlite.controller.heartbeats import Leaving
 from kraftlite.controller.state import ControllerState
 from kraftlite.model.ids import NodeId
 from tests.harness.controller_world import World
@@ -88,6 +89,10 @@ BROKEN: dict[str, tuple[Break, str]] = {
     "heartbeats that believe otherwise": (
         lambda state: setattr(state.cluster.live.brokers[NodeId(2)], "fenced", True),
         r"fenced by heartbeats \{.*2: True.*\}, by registrations \{.*2: False",
+    ),
+    "a broker that is to be fenced, and is": (
+        lambda state: (fence(2)(state), state.cluster.live.leaving.__setitem__(NodeId(2), Leaving(0, "silent"))),
+        r"\[2\] are fenced already",
     ),
     "a fenced leader": (fence(1), r"t-0 is led by 1, who is not active"),
     "a fenced member": (fence(3), r"t-0 has the ISR \(1, 2, 3\), of which \[3\] are not active"),

@@ -185,3 +185,20 @@ def test_a_leader_that_loses_its_office_is_looked_at_by_its_own_step() -> None:
     node.core._leadership.left_office = lambda: None  # type: ignore[method-assign]
     with pytest.raises(AssertionError, match="resigned in epoch 1 has kept a leader's records"):
         node.resign()
+
+
+def test_a_leader_that_loses_its_office_keeps_no_change_of_the_voters() -> None:
+    cluster = led()
+    node = cluster[1]
+    node.core._changes._last_offset = node.core.leo - 1
+    node.core.check()
+    node.core._changes.left_office = lambda: None  # type: ignore[method-assign]
+    with pytest.raises(AssertionError, match="resigned in epoch 1 has kept a leader's change"):
+        node.resign()
+
+
+def test_a_change_of_the_voters_is_in_the_log_or_prepared() -> None:
+    core = led()[1].core
+    core._changes._last_offset = core.leo
+    with pytest.raises(AssertionError, match="a change of the voters is at offset 2, the log ends at 2"):
+        core.check()

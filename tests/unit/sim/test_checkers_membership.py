@@ -112,6 +112,12 @@ def other_voters_than_the_log_says(cluster: WatchedCluster) -> None:
     cluster.go(1_000)
 
 
+@CASES.breaks(EffectiveVoters, "node 4 goes by kraft.version 0; its log says 1")
+def another_level_than_the_log_says(cluster: WatchedCluster) -> None:
+    cluster.core(SPARE)._ctx.membership.kraft_version = 0
+    cluster.go(1_000)
+
+
 @CASES.breaks(EffectiveVoters, "keeps count of")
 def progress_of_a_stranger(cluster: WatchedCluster) -> None:
     core = cluster.core(cluster.leader_id())

@@ -154,6 +154,18 @@ def test_a_producer_that_was_idle_for_long_enough_may_be_forgotten(make: Callabl
     cluster.go(100)
 
 
+def test_a_producer_whose_clock_was_a_day_behind_may_be_forgotten_when_its_replica_is_cut(make: Callable[..., Orders]) -> None:
+    cluster = make(ProducerStateKept)
+    node = cluster.follower
+    log = cluster.log(node)
+    assert node.now is not None
+    node.now.clock.jump_wall(86_400_000)
+    cluster.cut_off(node.node_id)
+    log.truncate_to(1, allow_below_hw=True)
+    assert log.remove_expired_producers(node.now.clock.wall_ms()) == 1
+    cluster.go(1_000)
+
+
 def test_an_expiration_of_seconds_excuses_what_follows_from_forgetting_and_a_day_does_not(make: Callable[..., Orders]) -> None:
     cluster = make(ProducerStateKept)
     assert not may_forget_producers(cluster.world)
