@@ -49,9 +49,12 @@ def test_topics_of_others_are_neither_deleted_nor_robbed_of_their_configs() -> N
             assert all(it.resource_name != "orders" for it in request.resources)
 
 
-def test_a_run_of_this_theme_has_an_administrator_and_a_tenant() -> None:
+def test_a_run_of_this_theme_has_administrators_and_a_tenant() -> None:
     loop = VirtualLoop(1)
-    for theme, expected in ((ADMIN, ["stranger", "operator", "tenant"]), (PLAIN, ["stranger"])):  # a seed with a stranger
+    for theme, expected in (
+        (ADMIN, ["stranger", "operator", "tenant", "agreements"]),
+        (PLAIN, ["stranger"]),
+    ):  # a seed with a stranger
         found = visitors(SimCluster(loop, NAMED["3c"], 1, theme), History(), [])
         assert [(client.name, run.close())[0] for client, run in found] == expected
     loop.close()
