@@ -24,7 +24,6 @@ from kraftlite.model.messages.controller import (
 from kraftlite.model.messages.methods import ALLOCATE_PRODUCER_IDS, ALTER_PARTITION, REGISTER_BROKER
 from kraftlite.raft.states import Candidate, Leader
 from kraftlite.runtime.trace.metadata import SnapshotFailed
-from kraftlite.runtime.trace.raft import SnapshotFetchStarted
 from kraftlite.sim.checkers.base import CheckerFactory
 from kraftlite.sim.checkers.catalog_membership import MEMBERSHIP
 from kraftlite.sim.checkers.catalog_metadata import RAFT_AND_METADATA
@@ -53,8 +52,6 @@ from kraftlite.sim.checkers.i22_broker_epochs import BrokerEpochs
 from kraftlite.sim.checkers.i23_producer_ids import ProducerIds
 from kraftlite.sim.checkers.i37_fencing_liveness import FencingLiveness
 from kraftlite.sim.checkers.self_checks import SelfCheckMetadata
-from kraftlite.sim.checkers.snapshots_fetched import SnapshotsFetched
-from kraftlite.sim.checkers.told_voters import VotersTold
 from tests.harness.violations import Cases, assert_found
 from tests.harness.watched_cluster import WatchedCluster, watched
 
@@ -64,8 +61,8 @@ TESTED_ELSEWHERE = (
     "EligibleLeaders",
     "FeatureLevels",
     "ControllersRegistered",
-    *("RegisteredListeners", "OneIncarnation", "RefusedIncarnations", "ShutdownsEnd", "PreVotesDeserved"),
-    *("SnapshotsDue", "CaughtUpFirst", "QuorumEpochs", "AnswersWait", "WishesTold"),
+    *("RegisteredListeners", "OneIncarnation", "RefusedIncarnations", "ShutdownsEnd", "PreVotesDeserved", "VotersTold"),
+    *("SnapshotsDue", "CaughtUpFirst", "QuorumEpochs", "AnswersWait", "WishesTold", "SnapshotsFetched"),
     *(it.__name__ for it in MEMBERSHIP),
 )
 METADATA_LOG = "/data/__cluster_metadata-0"
@@ -258,23 +255,6 @@ def a_leader_that_nobody_hears(cluster: WatchedCluster) -> None:
     state.check_quorum_deadline_ms = 10**9
     cluster.cut_off(cluster.leader_id())
     cluster.go(10_000)
-
-
-@CASES.breaks(VotersTold, "does not fetch from it, and has not been told")
-def a_leader_that_tells_nobody_who_is_silent(cluster: WatchedCluster) -> None:
-    state, voter_id = cluster.core(cluster.leader_id()).state, cluster.follower_ids()[0]
-    assert isinstance(state, Leader)
-    state.begin_epoch_deadline_ms = 10**9
-    cluster.kill(voter_id)
-    cluster.go(10_000)
-
-
-@CASES.breaks(SnapshotsFetched, "wants the snapshot that ends at 7 from node 1 and has not asked for it")
-def a_snapshot_that_nobody_asks_for(cluster: WatchedCluster) -> None:
-    tracer = cluster.core(cluster.follower_ids()[0])._ctx.tracer
-    for leader_id in (NodeId(1), NodeId(2)):
-        tracer.emit(SnapshotFetchStarted(leader_id=leader_id, end_offset=7, last_epoch=1, position=0))
-    cluster.go(10)
 
 
 @CASES.breaks(SnapshotAtLogStart, "has only the snapshots")

@@ -16,6 +16,7 @@ from kraftlite.model.messages.methods import RAFT_FETCH
 from kraftlite.model.messages.raft import RaftFetchRequest
 from kraftlite.raft.events import Tick
 from kraftlite.raft.states import Follower, Leader
+from kraftlite.runtime.trace.raft import SnapshotFetchStarted
 from kraftlite.sim.checkers.answers_wait import AnswersWait
 from kraftlite.sim.checkers.base import CheckerFactory
 from kraftlite.sim.checkers.caught_up import CaughtUpFirst
@@ -24,6 +25,8 @@ from kraftlite.sim.checkers.i37_fencing_liveness import FencingLiveness
 from kraftlite.sim.checkers.pre_votes import PreVotesDeserved
 from kraftlite.sim.checkers.quorum_epochs import QuorumEpochs
 from kraftlite.sim.checkers.snapshots_due import SnapshotsDue
+from kraftlite.sim.checkers.snapshots_fetched import SnapshotsFetched
+from kraftlite.sim.checkers.told_voters import VotersTold
 from kraftlite.sim.checkers.wishes_told import WishesTold
 from tests.harness.violations import Cases, assert_found
 from tests.harness.watched_cluster import SMALL, WatchedCluster, watched
@@ -36,6 +39,23 @@ CASES: Cases[WatchedCluster] = Cases()
 def make() -> Iterator[Make]:
     with watched() as start:
         yield start
+
+
+@CASES.breaks(VotersTold, "does not fetch from it, and has not been told")
+def a_leader_that_tells_nobody_who_is_silent(cluster: WatchedCluster) -> None:
+    state, voter_id = cluster.core(cluster.leader_id()).state, cluster.follower_ids()[0]
+    assert isinstance(state, Leader)
+    state.begin_epoch_deadline_ms = 10**9
+    cluster.kill(voter_id)
+    cluster.go(10_000)
+
+
+@CASES.breaks(SnapshotsFetched, "wants the snapshot that ends at 7 from node 1 and has not asked for it")
+def a_snapshot_that_nobody_asks_for(cluster: WatchedCluster) -> None:
+    tracer = cluster.core(cluster.follower_ids()[0])._ctx.tracer
+    for leader_id in (NodeId(1), NodeId(2)):
+        tracer.emit(SnapshotFetchStarted(leader_id=leader_id, end_offset=7, last_epoch=1, position=0))
+    cluster.go(10)
 
 
 @CASES.breaks(CheckQuorum, r"resigns in epoch \d+ for no fetches .* and has answered")

@@ -13,6 +13,7 @@ from kraftlite.sim import (
     elr_scenes,
     log_dir_faults,
     move_faults,
+    quorum_scenes,
     schedule,
     snapshot_faults,
     start_faults,
@@ -75,7 +76,7 @@ def test_they_come_on_top_of_what_a_seed_has_and_with_their_theme_only() -> None
     for seed in range(40):
         plain = schedule.draw(random.Random(f"faults/{seed}"), SHAPE, 15_000)
         assert [it for it in schedule.draw_all(seed, SHAPE, 15_000) if it in plain] == plain
-        plain += elr_scenes.draw(seed, SHAPE, 15_000)
+        plain += elr_scenes.draw(seed, SHAPE, 15_000) + quorum_scenes.draw(seed, SHAPE, 15_000)
         plain.sort(key=lambda it: it.at_ms)
         assert list(schedule.draw_all(seed, SHAPE, 15_000)) == plain
         every = schedule.draw_all(seed, SHAPE, 15_000, themes.TROUBLES)
