@@ -199,6 +199,10 @@ class SimHost:
         """The slowest that the monotonic clock has ever run."""
         return min(self.rate_ppm, self._rates[0])
 
+    def longest_us(self, ms: int) -> int:
+        """Return the time in microseconds that has passed at most when this monotonic clock has counted so many milliseconds."""
+        return ms * 1_000_000_000 // (1_000_000 + self.slowest_ppm)
+
     @property
     def fastest_ppm(self) -> int:
         return max(self.rate_ppm, self._rates[1])

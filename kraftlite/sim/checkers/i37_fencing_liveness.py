@@ -103,7 +103,7 @@ class FencingLiveness(MetadataChecker):
             self._since_us[node_id] = now_us
         self._wrote_us[node_id] = now_us
         since_us = self._since_us.get(node_id, now_us)
-        session_us = core.config.session_timeout_ms * 1_000_000_000 // (1_000_000 + view.node.slowest_ppm)
+        session_us = view.node.longest_us(core.config.session_timeout_ms)
         limit_us = session_us * 5 // 4 + _SLACK_US
         if core.config.tuning.leaders_first < Tuning().leaders_first:
             limit_us += LEADERS_FIRST_MS * 1_000

@@ -54,7 +54,7 @@ class TransactionTimeouts(Checker):
     def look(self, node: SimHost, driver: Driver, now_us: int, wall_ms: int, *, afresh: bool) -> None:
         """`afresh`: what was known of it counts no more."""
         shard = driver.shard
-        limit_us = shard._config.timeouts_interval_ms * 1_000_000_000 // (1_000_000 + node.slowest_ppm) + _SLACK_US
+        limit_us = node.longest_us(shard._config.timeouts_interval_ms) + _SLACK_US
         for name in list(shard._open):
             entry = shard.by_id[name]
             key = (driver, name, entry.current.start_ms)

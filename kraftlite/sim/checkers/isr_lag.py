@@ -102,7 +102,7 @@ class IsrLag(ReplicaChecker):
         if watch.partition_epoch != partition.partition_epoch:
             watch.partition_epoch = partition.partition_epoch
             watch.marks.clear()  # who was put out, by whomever, may be back: a fetch at the HW is enough for that
-        lag_us = node.config.get_int("replica.lag.time.max.ms") * 1_000_000_000 // (1_000_000 + node.slowest_ppm)
+        lag_us = node.longest_us(node.config.get_int("replica.lag.time.max.ms"))
         for member in watch.leader.isr.committed:
             if member == node.node_id:
                 continue

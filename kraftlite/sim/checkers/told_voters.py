@@ -46,7 +46,7 @@ class VotersTold(MetadataChecker):
             self._wait(view, exchange.request.replica_id, view.core.config.fetch_timeout_ms)
 
     def _wait(self, view: NodeView, voter_id: NodeId, for_ms: int) -> None:
-        link, due_us = (view.node_id, voter_id), self.world.cluster.loop.now_us() + _by_its_clock(view, for_ms)
+        link, due_us = (view.node_id, voter_id), self.world.cluster.loop.now_us() + view.node.longest_us(for_ms)
         self._due_us[link] = max(due_us, self._due_us.get(link, 0))
 
     def on_role(self, view: NodeView) -> None:
@@ -61,7 +61,7 @@ class VotersTold(MetadataChecker):
         if now_us - wrote_us > _GAP_US or entry.voters is not None:
             self._since_us[view.node_id] = now_us
         since_us = self._since_us.get(view.node_id, now_us)
-        first_us = since_us + _by_its_clock(view, view.raft.config.fetch_timeout_ms) + _SLACK_US
+        first_us = since_us + view.node.longest_us(view.raft.config.fetch_timeout_ms) + _SLACK_US
         if now_us <= first_us:
             return
         for voter_id, _ in self.facts.voter_sets.of(view):
@@ -71,8 +71,3 @@ class VotersTold(MetadataChecker):
                     f"node {view.node_id} leads epoch {view.raft.epoch}; voter {voter_id} does not fetch from it, and has not "
                     f"been told for {late_us // 1000} ms too long"
                 )
-
-
-def _by_its_clock(view: NodeView, for_ms: int) -> int:
-    """Return microseconds, of a clock that may be slow."""
-    return for_ms * 1_000 * 1_000_000 // (1_000_000 + view.node.slowest_ppm)
