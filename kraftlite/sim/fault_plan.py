@@ -37,6 +37,8 @@ MOVE_FAULTS: Final = ("power-mid-move",)
 BOOT_FAULTS: Final = ("kill-amid-bootstrap",)
 """They begin when the cluster boots for the first time, whatever their time. Drawn by `boot_faults`, from a random stream of
 their own."""
+FETCH_FAULTS: Final = ("repeat-fetch",)
+"""Drawn by `fetch_scenes`, from a random stream of their own."""
 SNAPSHOT_FAULTS: Final = ("rot-snapshot",)
 """Drawn by `snapshot_faults`, from a random stream of their own."""
 QUORUM_FAULTS: Final = ("new-disk", "new-port", "retire-broker", "add-voter", "remove-voter", "upgrade-voters")
@@ -59,7 +61,7 @@ ONE_TARGET: Final = frozenset(
     {*NODE_FAULTS, *DISK_FAULTS, *CLOCK_FAULTS, "cut-quorum", "damage", *PLACE_FAULTS, *START_FAULTS, *SWAP_FAULTS, *MOVE_FAULTS}
     | {*SNAPSHOT_FAULTS, *SLOW_FAULTS, *TORN_FAULTS, *DIRECTORY_FAULTS, *FILE_FAULTS, *QUORUM_FAULTS[:-1], "old-software"}
 )
-TWO_TARGETS: Final = frozenset({*LINK_FAULTS, "late", "hold"})
+TWO_TARGETS: Final = frozenset({*LINK_FAULTS, "late", "hold", *FETCH_FAULTS})
 MOST: Final = 10**12
 """The greatest number of a fault: 31 years of milliseconds."""
 _TARGET: Final = re.compile(r"\d+|controller|leader \S+-\d+")
@@ -105,9 +107,8 @@ def parse(line: str) -> FaultPlan:
     words = line.split()
     try:
         at_ms, kind = _whole("time", words[0]), words[1]
-        apart = (
-            PLACE_FAULTS + START_FAULTS + SWAP_FAULTS + MOVE_FAULTS + BOOT_FAULTS + SNAPSHOT_FAULTS + QUORUM_FAULTS + LEVEL_FAULTS
-        )
+        disks = PLACE_FAULTS + START_FAULTS + SWAP_FAULTS + MOVE_FAULTS + SNAPSHOT_FAULTS
+        apart = disks + BOOT_FAULTS + FETCH_FAULTS + QUORUM_FAULTS + LEVEL_FAULTS
         known = tuple(dict.fromkeys(ALL_FAULTS + SCENE_FAULTS + TROUBLES + apart))
         if kind not in known and kind not in AMBUSHES:
             raise ValueError(f"unknown fault {kind!r}: known are {', '.join(known)}, and DEED-at-STEP")

@@ -9,6 +9,7 @@ from dataclasses import replace
 from kraftlite.sim import (
     boot_faults,
     elr_scenes,
+    fetch_scenes,
     level_scenes,
     log_dir_faults,
     membership_scenes,
@@ -35,6 +36,7 @@ def draw_all(seed: int, shape: Shape, duration_ms: int, theme: str = PLAIN) -> t
         later += boot_faults.draw(seed) + snapshot_faults.draw(seed, shape, duration_ms)
     if theme in (PLAIN, TROUBLES):
         later += elr_scenes.draw(seed, shape, duration_ms) + quorum_scenes.draw(seed, shape, duration_ms)
+        later += fetch_scenes.draw(seed, shape, duration_ms)
     if theme == DIRECTORIES:
         later = log_dir_faults.draw(seed, shape, duration_ms) + move_faults.draw(seed, shape, duration_ms)
     if theme in (LOGS, TROUBLES):

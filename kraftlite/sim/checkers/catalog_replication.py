@@ -50,6 +50,7 @@ from kraftlite.sim.checkers.losses_keeper import LossesKeeper
 from kraftlite.sim.checkers.producer_state import ProducerStateKept
 from kraftlite.sim.checkers.rewritten_topics import RewrittenTopics
 from kraftlite.sim.checkers.self_checks import SelfCheckReplicas
+from kraftlite.sim.checkers.sessions_agree import SessionsAgree
 from kraftlite.sim.checkers.statements_hold import StatementsHold
 from kraftlite.sim.checkers.withdrawals import Withdrawals
 
@@ -80,6 +81,7 @@ REPLICATION_AND_HISTORY: Final[tuple[CheckerFactory, ...]] = (
     FetcherValidity,
     FetchAnswers,
     FetchesFit,
+    SessionsAgree,
     ClientEpochs,
     RefusalsDeserved,
     IsrLag,

@@ -18,6 +18,7 @@ from kraftlite.model.messages.methods import (
     FETCH_SNAPSHOT,
     PROBE_VERSIONS,
     REMOVE_VOTER,
+    REPLICA_FETCH,
     UPDATE_FEATURES,
     WRITE_MARKERS,
 )
@@ -144,6 +145,24 @@ def repeat(injector: Injector, plan: FaultPlan, source: NodeId, target: NodeId) 
     network.at(max(1, plan.amount), lambda: None if injector.over else network.reset(source, target))
 
 
+def repeat_fetch(injector: Injector, plan: FaultPlan) -> None:
+    """Break the connection of a follower (the target) to a leader, delay the fetch with which it opens a session anew for as long
+    as the fault lasts, and break the connection again: it opens another one, and the first request arrives last."""
+    pair = injector.pair(plan)
+    if pair is None:
+        return
+    waiting = injector.ambushes.setdefault((CALLED, REPLICA_FETCH), [])
+
+    def strike(source: NodeId, target: NodeId) -> None:
+        if (source, target) == pair:
+            repeat(injector, plan, source, target)
+        else:
+            waiting.append(strike)
+
+    injector.cluster.network.reset(*pair)
+    waiting.append(strike)
+
+
 def orphan(injector: Injector, plan: FaultPlan, source: NodeId, target: NodeId) -> None:
     """Delay this message, and stop its sender in order: it arrives when another has long done what it was about."""
     late(injector, plan, source, target)
@@ -188,5 +207,5 @@ _OF_NODES: Final[Mapping[str, Handler]] = {
     "alone": alone,
 }
 
-KINDS: Final[Mapping[str, Handler]] = dict.fromkeys(AMBUSHES, ambush)
+KINDS: Final[Mapping[str, Handler]] = {**dict.fromkeys(AMBUSHES, ambush), "repeat-fetch": repeat_fetch}
 """Every kind of fault, and what carries it out."""

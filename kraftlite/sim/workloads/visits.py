@@ -35,6 +35,7 @@ from kraftlite.sim.workloads import (
     sessions,
     sink,
     stranger,
+    thinning,
     throttles,
     tokens_asked,
     transaction_listing,
@@ -53,7 +54,7 @@ Visitor: TypeAlias = "tuple[SimClient, Coroutine[None, None, None]]"
 Visit = Callable[["SimCluster", History, Sequence[TopicPartition]], Iterable[Visitor]]
 """Given the cluster, the history and the partitions of the shape."""
 
-IN_ALL: Final[tuple[Visit, ...]] = (stranger.visit, minimum.visit, levels.visit)
+IN_ALL: Final[tuple[Visit, ...]] = (stranger.visit, minimum.visit, levels.visit, thinning.visit)
 """In every theme that they name; the seed decides whether they come."""
 THEMED: Final[Mapping[str, tuple[Visit, ...]]] = {
     GROUPS: (groups.visit, group_passing.visit),

@@ -10,7 +10,9 @@ from kraftlite.replication.leader import LeaderState
 from kraftlite.replication.manager import ReplicaManager
 from kraftlite.replication.partition import Partition
 from kraftlite.replication.sessions import FetchServer, SessionEntry
+from kraftlite.sim.fetch_scenes import former_selves, late_openings
 from kraftlite.sim.scenes import overtaken_join
+from kraftlite.sim.workloads import thinning
 from tests.sim.mutants.catalog import mutant
 from tests.sim.mutants.lenses import configured, playing
 from tests.sim.mutants.patching import Patch
@@ -173,6 +175,46 @@ def session_misses_appends(patch: Patch) -> None:
 def answer_of_before(patch: Patch) -> None:
     """KIP-227: two fetches of a session are under way, and both answers have the records that the first one asked for."""
     patch.edit(FetcherCore, "_take", ("followed.last_asked > self._answered or ", ""))
+
+
+@mutant(
+    "nobody-is-doubted",
+    "a fetch that tells of less than the one before, being older, is not asked after",
+    expects=("31",),
+    lens=playing(late_openings),
+)
+def nobody_is_doubted(patch: Patch) -> None:
+    """KIP-227: the follower's session does not name the partition again, and the leader waits for what is there."""
+    doubts = "if old_leo is not None and fetch_offset < old_leo:"
+    patch.edit(Partition, "follower_fetched", (doubts, "if False:"))
+
+
+@mutant(
+    "late-fetch-of-a-former-self",
+    "a fetch of a follower's former incarnation counts although the present one has fetched",
+    expects=("31",),
+    lens=playing(former_selves),
+)
+def late_fetch_of_a_former_self(patch: Patch) -> None:
+    """KIP-903: what the former one had may have been lost when its machine lost power."""
+    rule = "if progress.replica_epoch is not None and progress.replica_epoch > session.replica_epoch:"
+    patch.edit(FetchServer, "_checked", (rule, "if False:"))
+
+
+def replicas_come_and_go(patch: Patch) -> None:
+    """Every run has the administrator who takes replicas away and gives them back."""
+    patch.set(thinning, "comes_with", lambda theme, seed: True)
+
+
+@mutant(
+    "told-everything-once",
+    "a session takes what it has said in one leader epoch for said in the next",
+    expects=("31",),
+    lens=replicas_come_and_go,
+)
+def told_everything_once(patch: Patch) -> None:
+    """KIP-227: an answer of the former epoch was under way, and the follower does not take it any more."""
+    patch.edit(SessionEntry, "ask", ("self.sent_hw = self.sent_log_start = -1", "pass"))
 
 
 @mutant("leader-still-fetches", "a broker that becomes the leader goes on fetching from the former one", expects=("31",))
