@@ -282,12 +282,13 @@ class Loader:
                 headers.append(segments.active.last_header())
         # What the log start has moved past has no entry; where nothing is promised, the log start is not known here.
         from_offset = log_start_offset if self.promise is not None else MAX_INT64
-        for header in headers:
-            if header is None or header.partition_leader_epoch < 0:
+        cut = epochs.entries and epochs.entries[0][1] > from_offset  # at a log start that a crash has forgotten
+        for header in (*headers, _header_at(segments, from_offset) if cut else None):
+            if header is None or (epoch := header.partition_leader_epoch) < 0:
                 continue
-            said, epoch = epochs.epoch_at(header.base_offset), header.partition_leader_epoch
-            if said != epoch and (said is not None or header.base_offset >= from_offset):
-                return f"leader epoch {said} at offset {header.base_offset}, where the batch is of epoch {epoch}"
+            offset = max(header.base_offset, from_offset if header.last_offset >= from_offset else 0)
+            if (said := epochs.epoch_at(offset)) != epoch and (said is not None or offset >= from_offset):
+                return f"leader epoch {said} at offset {offset}, where the batch is of epoch {epoch}"
         return None
 
     def _doubt(

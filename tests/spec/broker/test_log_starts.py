@@ -15,7 +15,7 @@ from kraftlite.model.topic_partition import TopicPartition
 from kraftlite.model.tuning import Tuning
 from tests.harness.broker_logs import Logs
 from tests.harness.disk import MemDisk
-from tests.harness.log_support import values
+from tests.harness.log_support import append, values
 
 A0, A1 = TopicPartition("a", 0), TopicPartition("a", 1)
 COUNT = 24
@@ -48,6 +48,26 @@ def stated_on(disk: MemDisk) -> Statements:
     statements.load()
     assert statements.known
     return statements
+
+
+@pytest.mark.parametrize("crash", [False, True])
+async def test_rp_28_the_epochs_reach_down_to_the_log_start_that_a_crash_leaves(crash: bool) -> None:
+    """The file of the epochs was written when the log start moved, and the log start was not: it moved back. Found by a simulated
+    broker whose directory failed behind a deletion."""
+    logs = await filled()
+    log = opened(logs, A0)
+    log.roll()
+    append(log, "in another segment", epoch=0)
+    delete_below(log, 5)
+    await log.flush()
+    logs.dirs.write_log_starts()
+    ((epoch, _),) = log.epoch_entries
+    delete_below(log, 10)
+    assert log.epoch_entries == ((epoch, 10),)
+    logs = logs.restart(crash=crash)
+    assert await logs.load_assigned(A0, A1, sole=True)
+    log = opened(logs, A0)
+    assert log.log_start_offset == 5 and log.epoch_entries == ((epoch, 5),)
 
 
 @pytest.mark.parametrize("start", [7, 20, 999])
