@@ -39,6 +39,8 @@ BOOT_FAULTS: Final = ("kill-amid-bootstrap",)
 their own."""
 FETCH_FAULTS: Final = ("repeat-fetch",)
 """Drawn by `fetch_scenes`, from a random stream of their own."""
+PUBLISHER_FAULTS: Final = ("slow-publisher",)
+"""Drawn by `slow_publishers`, from a random stream of their own."""
 SNAPSHOT_FAULTS: Final = ("rot-snapshot",)
 """Drawn by `snapshot_faults`, from a random stream of their own."""
 QUORUM_FAULTS: Final = ("new-disk", "new-port", "retire-broker", "add-voter", "remove-voter", "upgrade-voters")
@@ -60,6 +62,7 @@ their own."""
 ONE_TARGET: Final = frozenset(
     {*NODE_FAULTS, *DISK_FAULTS, *CLOCK_FAULTS, "cut-quorum", "damage", *PLACE_FAULTS, *START_FAULTS, *SWAP_FAULTS, *MOVE_FAULTS}
     | {*SNAPSHOT_FAULTS, *SLOW_FAULTS, *TORN_FAULTS, *DIRECTORY_FAULTS, *FILE_FAULTS, *QUORUM_FAULTS[:-1], "old-software"}
+    | {*PUBLISHER_FAULTS}
 )
 TWO_TARGETS: Final = frozenset({*LINK_FAULTS, "late", "hold", *FETCH_FAULTS})
 MOST: Final = 10**12
@@ -108,7 +111,7 @@ def parse(line: str) -> FaultPlan:
     try:
         at_ms, kind = _whole("time", words[0]), words[1]
         disks = PLACE_FAULTS + START_FAULTS + SWAP_FAULTS + MOVE_FAULTS + SNAPSHOT_FAULTS
-        apart = disks + BOOT_FAULTS + FETCH_FAULTS + QUORUM_FAULTS + LEVEL_FAULTS
+        apart = disks + BOOT_FAULTS + FETCH_FAULTS + PUBLISHER_FAULTS + QUORUM_FAULTS + LEVEL_FAULTS
         known = tuple(dict.fromkeys(ALL_FAULTS + SCENE_FAULTS + TROUBLES + apart))
         if kind not in known and kind not in AMBUSHES:
             raise ValueError(f"unknown fault {kind!r}: known are {', '.join(known)}, and DEED-at-STEP")

@@ -66,7 +66,21 @@ def old_broker_meets_an_upgrade(rng: random.Random, shape: Shape, at_ms: int) ->
     return found
 
 
+def directories_come_amid_a_failover(rng: random.Random, shape: Shape, at_ms: int) -> Sequence[FaultPlan]:
+    """L3: `metadata.version` gets directories while brokers take over, slowly, what one that has died has led: the two updates
+    become one (ML-25)."""
+    brokers, dead = node_ids(shape, "broker"), rng.choice(node_ids(shape, "broker"))
+    session_ms = period_ms(shape, "broker.session.timeout.ms", 9_000)
+    for_ms = session_ms + rng.randint(3_000, 5_000)
+    return [
+        FaultPlan(at_ms=at_ms, kind="kill", target=dead, for_ms=for_ms),
+        *(FaultPlan(at_ms=at_ms, kind="slow-publisher", target=it, for_ms=for_ms, amount=400) for it in brokers if it != dead),
+        FaultPlan(at_ms=at_ms + session_ms + rng.randint(0, 1_500), kind="raise-level", amount=1),
+    ]
+
+
 ALL: Final[dict[str, Scene]] = {
     "directories-come-while-a-broker-is-away": directories_come_while_a_broker_is_away,
     "old-broker-meets-an-upgrade": old_broker_meets_an_upgrade,
+    "directories-come-amid-a-failover": directories_come_amid_a_failover,
 }

@@ -21,7 +21,7 @@ from kraftlite.model.method import AnyMethod
 from kraftlite.model.topic_partition import TopicPartition
 from kraftlite.node.storage import StorageError
 from kraftlite.runtime.trace import TraceEvent
-from kraftlite.sim import elr_scenes, log_dir_faults, policies, quorum_scenes, schedule, variations
+from kraftlite.sim import elr_scenes, log_dir_faults, policies, quorum_scenes, schedule, slow_publishers, variations
 from kraftlite.sim.checkers.base import Checker, CheckerFactory, LivenessViolation, Losses, Violation, World
 from kraftlite.sim.checkers.told import Told
 from kraftlite.sim.client import records_of
@@ -39,7 +39,18 @@ from kraftlite.sim.loop import SimulationIdle, VirtualLoop
 from kraftlite.sim.shape import Shape
 from kraftlite.sim.shape import draw as draw_shape
 from kraftlite.sim.stranded import Rescue
-from kraftlite.sim.themes import ADMIN, DIRECTORIES, KNOBS, LOGS, MEMBERSHIP, PLAIN, SECURITY, SINK, TRANSACTIONS, TROUBLES
+from kraftlite.sim.themes import (
+    ADMIN,
+    DIRECTORIES,
+    KNOBS,
+    LOGS,
+    MEMBERSHIP,
+    PLAIN,
+    SECURITY,
+    SINK,
+    TRANSACTIONS,
+    TROUBLES,
+)
 from kraftlite.sim.workload import Workload
 from kraftlite.sim.workloads import levels, logs, membership_settings, security_settings, transaction_settings
 from kraftlite.simhost.host import SimHost
@@ -89,6 +100,7 @@ class RunPlan:
             shape = draw_shape(random.Random(f"shape/{seed}"))
             if self.theme in _THEMED:
                 shape = _THEMED[self.theme](shape, seed)
+            shape = slow_publishers.vary(shape, seed, self.theme)
             shape = elr_scenes.with_feature(shape, seed)
             shape = levels.with_beginning(shape, seed, self.theme)
             shape = quorum_scenes.with_short_log(shape, seed, self.theme)

@@ -15,6 +15,7 @@ from kraftlite.sim import (
     membership_scenes,
     move_faults,
     quorum_scenes,
+    slow_publishers,
     snapshot_faults,
     start_faults,
     swap_faults,
@@ -47,6 +48,7 @@ def draw_all(seed: int, shape: Shape, duration_ms: int, theme: str = PLAIN) -> t
         later = transaction_scenes.draw(seed, shape, duration_ms)
     if theme == MEMBERSHIP:
         later = membership_scenes.draw(seed, shape, duration_ms)
+    later += slow_publishers.draw(seed, shape, duration_ms, theme)
     return tuple(sorted(drawn + later, key=lambda it: it.at_ms))
 
 

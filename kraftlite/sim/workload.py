@@ -23,6 +23,7 @@ from kraftlite.model.messages.controller import (
     TopicSelector,
 )
 from kraftlite.model.topic_partition import TopicPartition
+from kraftlite.sim import slow_publishers
 from kraftlite.sim.client import SimAdmin, SimClient, SimConsumer, SimProducer
 from kraftlite.sim.cluster import SimCluster
 from kraftlite.sim.history import History, Verdict
@@ -57,6 +58,8 @@ class Workload:
         self._made = 0
         self._churn_until_us = 0
         self._churn_gap_us = 0
+        self._plain_topics = slow_publishers.comes_with(cluster.seed, cluster.theme)
+        """Topics that come and go in a hurry have no configuration."""
 
     async def prepare(self) -> None:
         """The shape's topics exist afterwards."""
@@ -163,7 +166,7 @@ class Workload:
             name=name,
             partitions=rng.randint(1, 3),
             replication=most if everywhere else rng.randint(1, most),
-            config={RETENTION: str(RETENTION_MS + self._made)},
+            config={} if everywhere and self._plain_topics else {RETENTION: str(RETENTION_MS + self._made)},
         )
         topics.append(name)
         partitions[name] = plan.partitions

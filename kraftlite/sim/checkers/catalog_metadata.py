@@ -36,6 +36,7 @@ from kraftlite.sim.checkers.i74_eligible_leaders import EligibleLeaders
 from kraftlite.sim.checkers.i85_feature_levels import FeatureLevels
 from kraftlite.sim.checkers.i86_controllers_registered import ControllersRegistered
 from kraftlite.sim.checkers.i97_listeners import RegisteredListeners
+from kraftlite.sim.checkers.metadata_acted_on import MetadataActedOn
 from kraftlite.sim.checkers.one_incarnation import OneIncarnation
 from kraftlite.sim.checkers.pre_votes import PreVotesDeserved
 from kraftlite.sim.checkers.quorum_epochs import QuorumEpochs
@@ -71,6 +72,7 @@ RAFT_AND_METADATA: Final[tuple[CheckerFactory, ...]] = (
     ValueVerdict,
     NoIllegalState,
     MetadataMatching,
+    MetadataActedOn,
     CaughtUpFirst,
     SingleWriter,
     AckCommitted,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from kraftlite.sim.injection import ambushes, boots, clocks, disks, files, levels, links, nodes, quorum, starts
+from kraftlite.sim.injection import ambushes, boots, clocks, disks, files, levels, links, nodes, publishers, quorum, starts
 from kraftlite.sim.injection.handler import Handler
 
 HANDLERS: Final[Mapping[str, Handler]] = {
@@ -19,4 +19,5 @@ HANDLERS: Final[Mapping[str, Handler]] = {
     **levels.KINDS,
     **starts.KINDS,
     **boots.KINDS,
+    **publishers.KINDS,
 }

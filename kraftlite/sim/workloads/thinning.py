@@ -11,6 +11,7 @@ from collections.abc import Coroutine, Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
 from kraftlite.metadata.image import MetadataImage
+from kraftlite.model.ids import NodeId
 from kraftlite.model.messages.controller import AlterPartitionReassignmentsRequest, ReassignablePartition
 from kraftlite.model.topic_partition import TopicPartition
 from kraftlite.sim.client import SimAdmin, SimClient
@@ -56,7 +57,7 @@ class Thinner(SimAdmin):
                 )
                 await self.do("alter_reassignments", request, {"partition": str(tp)})
 
-    def _wanted(self, tp: TopicPartition) -> tuple[int, ...] | None:
+    def _wanted(self, tp: TopicPartition) -> tuple[NodeId, ...] | None:
         found = self._newest().topics.registration(tp)
         if found is None or found.leader is None or found.adding_replicas or found.removing_replicas:
             return None

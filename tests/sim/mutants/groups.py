@@ -6,6 +6,7 @@ import itertools
 import random
 from collections.abc import Sequence
 
+from kraftlite.broker.publisher import BrokerMetadataPublisher
 from kraftlite.coordinator.classic.group import Group
 from kraftlite.coordinator.classic.groups import Groups
 from kraftlite.coordinator.classic.rebalance import Rebalances
@@ -24,7 +25,7 @@ from kraftlite.sim.targets import node_ids, period_ms
 from kraftlite.sim.workloads import groups as workload
 from kraftlite.sim.workloads.group_classic import ClassicMember
 from tests.sim.mutants.catalog import mutant
-from tests.sim.mutants.lenses import playing
+from tests.sim.mutants.lenses import playing, slow_publishing
 from tests.sim.mutants.patching import Patch
 
 
@@ -261,3 +262,17 @@ def without_faults(patch: Patch) -> None:
 def deleted_topic_keeps_offsets(patch: Patch) -> None:
     """CP-39: whoever reads a topic of the same name passes over its first records."""
     patch.edit(Offsets, "_delete_topics", ("if gone:", "if False:"))
+
+
+@mutant(
+    "coordinators-miss-what-joined",
+    "of updates of the metadata that become one while they are applied coordinators are told the first only",
+    expects=("16",),
+    lens=slow_publishing,
+)
+def coordinators_miss_what_joined(patch: Patch) -> None:
+    """ML-22: kraftlite's own. Nobody coordinates the partitions that the broker came to lead meanwhile."""
+    joined = "update = yield from self._apply_topics(update, update.topics)"
+    told = "coordinator.replicas_applied(update.topics, update.image)"
+    first = told.replace("update.topics", "began.topics")
+    patch.edit(BrokerMetadataPublisher, "_apply", (joined, f"began = update; {joined}"), (told, first))

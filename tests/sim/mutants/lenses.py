@@ -6,7 +6,7 @@ import random
 from dataclasses import replace
 
 from kraftlite.sim import knobs as knobs_module
-from kraftlite.sim import run, schedule
+from kraftlite.sim import run, schedule, slow_publishers
 from kraftlite.sim.fault_plan import FaultPlan
 from kraftlite.sim.knobs import Values
 from kraftlite.sim.scenes import Scene
@@ -51,6 +51,11 @@ def playing(scene: Scene, pause_ms: int = 500) -> Change:
         return sorted(found, key=lambda it: it.at_ms)
 
     return lambda patch: patch.set(schedule, "draw", scenes)
+
+
+def slow_publishing(patch: Patch) -> None:
+    """The brokers of every run in whose theme there are such apply metadata slowly, and in small steps."""
+    patch.set(slow_publishers, "comes_with", lambda seed, theme: theme in slow_publishers.THEMES)
 
 
 def together(*lenses: Change) -> Change:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kraftlite.broker.publisher import BrokerMetadataPublisher
+from kraftlite.broker.publisher import BrokerMetadataPublisher, _Update
 from kraftlite.controller import election_control
 from kraftlite.controller import feature_control as features
 from kraftlite.controller.cluster_control import ClusterControl
@@ -10,7 +10,7 @@ from kraftlite.controller.feature_control import FeatureControl
 from kraftlite.controller.registration import ControllerRegistrar
 from kraftlite.sim.workloads import levels
 from tests.sim.mutants.catalog import mutant
-from tests.sim.mutants.lenses import playing
+from tests.sim.mutants.lenses import playing, tuned
 from tests.sim.mutants.patching import Patch
 from tests.sim.mutants.scenes import late_registrations
 
@@ -149,6 +149,19 @@ def upgrade_past_old_brokers(patch: Patch) -> None:
 def directories_are_not_told_later(patch: Patch) -> None:
     """KAFKA-16162: no registration followed the change of metadata.version, and replicas had no directory for ever."""
     patch.edit(BrokerMetadataPublisher, "_refresh_registration", ("and not own.log_dirs", "and False"))
+
+
+@mutant(
+    "registrations-of-joined-lost",
+    "of updates that become one only the first says whether registrations or features have changed",
+    expects=("16", "81", "liveness"),
+    shape="3+3-old",
+    scene="directories-come-amid-a-failover",
+    lens=tuned(partitions_per_step=1, roles_per_step=1, leaders_first=1, changes_per_part=1),
+)
+def registrations_of_joined_lost(patch: Patch) -> None:
+    """ML-25: kraftlite's own. A broker that is busy with a failover does not hear that there are directories now."""
+    patch.edit(_Update, "merged", ("any(update.registrations for update in updates)", "updates[0].registrations"))
 
 
 @mutant(

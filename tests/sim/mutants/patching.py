@@ -52,9 +52,10 @@ class Patch:
             self._put(module, name, value)
 
     def edit(self, owner: Owner, name: str, *changes: tuple[str, str], also: Iterable[ModuleType] = ()) -> None:
-        """Replace text in the source of a function, method or property: each (before, after), `before` found exactly once."""
+        """Replace text in the source of a function, method (of a class, too) or property: each (before, after), `before` found
+        exactly once."""
         original = _attribute(owner, name)
-        function = original.fget if isinstance(original, property) else original
+        function = original.fget if isinstance(original, property) else getattr(original, "__func__", original)
         if not isinstance(function, FunctionType) or function.__closure__:
             raise PatchError(f"{_name(owner)}.{name} is no plain function: {original!r}")
         source = textwrap.dedent(inspect.getsource(function))
