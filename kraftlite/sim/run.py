@@ -39,18 +39,7 @@ from kraftlite.sim.loop import SimulationIdle, VirtualLoop
 from kraftlite.sim.shape import Shape
 from kraftlite.sim.shape import draw as draw_shape
 from kraftlite.sim.stranded import Rescue
-from kraftlite.sim.themes import (
-    ADMIN,
-    DIRECTORIES,
-    KNOBS,
-    LOGS,
-    MEMBERSHIP,
-    PLAIN,
-    SECURITY,
-    SINK,
-    TRANSACTIONS,
-    TROUBLES,
-)
+from kraftlite.sim.themes import ADMIN, DIRECTORIES, KNOBS, LOGS, MEMBERSHIP, PLAIN, SECURITY, SINK, TRANSACTIONS, TROUBLES
 from kraftlite.sim.workload import Workload
 from kraftlite.sim.workloads import levels, logs, membership_settings, security_settings, transaction_settings
 from kraftlite.simhost.host import SimHost

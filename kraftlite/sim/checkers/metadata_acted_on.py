@@ -30,7 +30,7 @@ class MetadataActedOn(MetadataChecker):
     def __init__(self, world: World) -> None:
         super().__init__(world)
         self._new: dict[NodeId, MetadataImage] = {}
-        """What brokers are applying."""
+        """The images that brokers are applying."""
         self._lacking: set[NodeId] = set()
         """Brokers that know that they are registered without directories."""
         self._unsaid: set[NodeId] = set()

@@ -8,7 +8,7 @@ from uuid import UUID
 
 import pytest
 
-from kraftlite.metadata.records import BrokerRegistrationChangeRecord
+from kraftlite.metadata.records import BrokerRegistrationChangeRecord, FeatureLevelRecord
 from kraftlite.model.errors import Fault
 from kraftlite.model.topic_partition import TopicPartition
 from kraftlite.model.tuning import Tuning
@@ -76,3 +76,15 @@ async def test_cm_52_the_configs_of_one_large_topic_are_told_in_steps(of_broker:
     assert 0 < scene.replicas.configured <= Tuning().partitions_per_step
     await scene.settle()
     assert scene.replicas.configured == 100
+
+
+async def test_ml_25_directories_that_come_while_a_big_update_is_applied_are_heard_of() -> None:
+    """Both become one, and the first of them says nothing of levels."""
+    scene = Scene()
+    scene.publish(FeatureLevelRecord(name="metadata.version", level=14), registered())
+    await scene.started()
+    scene.publish(topic("big", ORDERS, 1, partitions=5))
+    scene.publish(FeatureLevelRecord(name="metadata.version", level=17), topic("one", UUID(int=7000), 1))
+    assert scene.applying and scene.resent == 0
+    await scene.settle()
+    assert not scene.applying and scene.resent == 1

@@ -62,7 +62,7 @@ TESTED_ELSEWHERE = (
     "FeatureLevels",
     "ControllersRegistered",
     *("RegisteredListeners", "OneIncarnation", "RefusedIncarnations", "ShutdownsEnd", "PreVotesDeserved", "VotersTold"),
-    *("SnapshotsDue", "CaughtUpFirst", "QuorumEpochs", "AnswersWait", "WishesTold", "SnapshotsFetched"),
+    *("SnapshotsDue", "CaughtUpFirst", "QuorumEpochs", "AnswersWait", "WishesTold", "SnapshotsFetched", "MetadataActedOn"),
     *(it.__name__ for it in MEMBERSHIP),
 )
 METADATA_LOG = "/data/__cluster_metadata-0"

@@ -115,7 +115,7 @@ def test_what_reached_something_new_is_changed_and_kept_the_best_first() -> None
     while (found := guide.next()) is not None:
         origin, plan = found
         origins.append(origin)
-        guide.learn(plan, {1: 3, 2: 9}.get(plan.seed, 0))
+        guide.learn(plan, {1: 3, 2: 9}.get(plan.seed, 0) if origin == "corpus" else 0)
     assert origins == ["corpus"] * 4 + ["changed", "seed", "changed", "seed", "changed"]
     assert guide.keeps()[:2] == [text_of(RunPlan(seed=2)), text_of(RunPlan(seed=1))]
     assert set(map(text_of, PLANS[2:])) <= set(guide.keeps()), "there was no time to try these"

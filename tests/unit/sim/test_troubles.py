@@ -11,10 +11,12 @@ import pytest
 from kraftlite.sim import (
     boot_faults,
     elr_scenes,
+    fetch_scenes,
     log_dir_faults,
     move_faults,
     quorum_scenes,
     schedule,
+    slow_publishers,
     snapshot_faults,
     start_faults,
     swap_faults,
@@ -25,10 +27,12 @@ from kraftlite.sim.fault_plan import (
     ALL_FAULTS,
     AMBUSHES,
     BOOT_FAULTS,
+    FETCH_FAULTS,
     LEVEL_FAULTS,
     MOVE_FAULTS,
     ONE_TARGET,
     PLACE_FAULTS,
+    PUBLISHER_FAULTS,
     QUORUM_FAULTS,
     SCENE_FAULTS,
     SNAPSHOT_FAULTS,
@@ -42,6 +46,7 @@ from kraftlite.sim.fault_plan import (
 from kraftlite.sim.injection.catalog import HANDLERS
 from kraftlite.sim.run import Outcome, RunPlan, run
 from kraftlite.sim.shape import NAMED, Shape
+from kraftlite.sim.targets import node_ids
 
 SHAPE = NAMED["3+3"]
 
@@ -53,7 +58,7 @@ def _drawn(seed: int, shape: Shape = SHAPE) -> list[FaultPlan]:
 def test_every_kind_of_fault_has_what_carries_it_out() -> None:
     drawn_apart = {
         *PLACE_FAULTS, *START_FAULTS, *SWAP_FAULTS, *MOVE_FAULTS, *BOOT_FAULTS, *SNAPSHOT_FAULTS,
-        *QUORUM_FAULTS, *LEVEL_FAULTS,
+        *QUORUM_FAULTS, *LEVEL_FAULTS, *FETCH_FAULTS, *PUBLISHER_FAULTS,
     }  # fmt: skip
     assert set(HANDLERS) == {*ALL_FAULTS, *SCENE_FAULTS, *TROUBLES, *AMBUSHES, *drawn_apart}
 
@@ -77,6 +82,7 @@ def test_they_come_on_top_of_what_a_seed_has_and_with_their_theme_only() -> None
         plain = schedule.draw(random.Random(f"faults/{seed}"), SHAPE, 15_000)
         assert [it for it in schedule.draw_all(seed, SHAPE, 15_000) if it in plain] == plain
         plain += elr_scenes.draw(seed, SHAPE, 15_000) + quorum_scenes.draw(seed, SHAPE, 15_000)
+        plain += fetch_scenes.draw(seed, SHAPE, 15_000)
         plain.sort(key=lambda it: it.at_ms)
         assert list(schedule.draw_all(seed, SHAPE, 15_000)) == plain
         every = schedule.draw_all(seed, SHAPE, 15_000, themes.TROUBLES)
@@ -93,6 +99,29 @@ def test_a_run_with_a_fault_of_this_kind_holds(kind: str) -> None:
     result = run(RunPlan(seed=3, shape=SHAPE, faults=tuple(faults), duration_ms=5_000))
     assert (result.outcome, result.story) == (Outcome.OK, "")
     assert len(result.injected) > 1, "nothing was done"
+
+
+def test_a_session_is_opened_twice_and_the_first_request_comes_last_and_the_run_holds() -> None:
+    assert sum(bool(fetch_scenes.draw(seed, SHAPE, 10_000)) for seed in range(100)) in range(5, 30)
+    brokers = node_ids(SHAPE, "broker")
+    faults = tuple(
+        FaultPlan(at_ms=at_ms, kind="repeat-fetch", target=it, other="leader orders-0", for_ms=1_500)
+        for at_ms in (500, 2_500)
+        for it in brokers
+    )
+    result = run(RunPlan(seed=3, shape=SHAPE, faults=faults, duration_ms=5_000))
+    assert (result.outcome, result.story) == (Outcome.OK, "")
+    assert any("repeat-fetch strikes" in text for _, text in result.injected)
+
+
+def test_publishers_take_their_turns_late_and_the_run_holds() -> None:
+    seeds = [seed for seed in range(100) if slow_publishers.draw(seed, SHAPE, 10_000, themes.GROUPS)]
+    assert len(seeds) in range(10, 35) and not slow_publishers.draw(seeds[0], SHAPE, 10_000, themes.PLAIN)
+    drawn = {seed: slow_publishers.draw(seed, SHAPE, 5_000, themes.GROUPS) for seed in seeds}
+    seed, faults = next(it for it in drawn.items() if {fault.kind for fault in it[1]} == {"slow-publisher", "churn", "kill"})
+    shape = slow_publishers.vary(SHAPE, seed, themes.GROUPS)
+    result = run(RunPlan(seed=3, shape=shape, faults=tuple(faults), duration_ms=5_000))
+    assert (result.outcome, result.story) == (Outcome.OK, "")
 
 
 def test_power_is_cut_in_the_middle_of_a_swap_once_and_the_run_holds() -> None:
