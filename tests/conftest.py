@@ -18,7 +18,7 @@ settings.register_profile("long", parent=settings.get_profile("kraftlite"), max_
 settings.load_profile("kraftlite")
 
 # pytester is for tests/testing_plugin and docs/PYTEST.md. pytest allows this nowhere else.
-pytest_plugins = ["pytester", "tests.harness.file_times", "tests.harness.nearest"]
+pytest_plugins = ["pytester", "tests.harness.file_times", "tests.harness.left_clients", "tests.harness.nearest"]
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
