@@ -15,6 +15,7 @@ from kraftlite.broker.log_dirs_loading import AssignedOf, EpochOf, IsOurs, IsSol
 from kraftlite.broker.log_dirs_moves import ReplicaMoves
 from kraftlite.broker.log_dirs_placement import Placement, create_log
 from kraftlite.broker.log_dirs_purges_driver import Purges
+from kraftlite.broker.log_dirs_retention_driver import Retention
 from kraftlite.broker.log_dirs_state import DELETE_SUFFIX, STRAY_SUFFIX, LogDirState, renamed
 from kraftlite.broker.log_moves import LogMoves
 from kraftlite.broker.log_moves_driver import MoveDriver, open_copies
@@ -22,14 +23,12 @@ from kraftlite.log import checkpoints
 from kraftlite.log.config import LogConfig
 from kraftlite.log.log import Log
 from kraftlite.log.promises import LogDamaged
-from kraftlite.log.retention import apply_retention
 from kraftlite.model.errors import ApiError, ErrorCode, StorageFault
 from kraftlite.model.ids import LOST_DIR, is_reserved_uuid, random_uuid, uuid_to_str
 from kraftlite.model.limits import MAX_INT64
 from kraftlite.model.topic_partition import TopicPartition
 from kraftlite.runtime.ports import DiskSpace, Ports, TaskHandle
 from kraftlite.runtime.trace.broker import CleanShutdownMarked, LogDeleted, LogDirFailed, LogDirUnusable
-from kraftlite.runtime.trace.log import RetentionFailed
 
 HOUSEKEEPING_MAX_MS: Final = 300_000
 
@@ -65,6 +64,7 @@ class LogDirs:
         self._tasks: list[TaskHandle] = []
         self._flushing: dict[TopicPartition, Log] = {}
         self._purges = Purges(ports, self.get, self._on_restated, self.handle_failure)
+        self.retention = Retention(ports, self.logs, self.get, self.purge_soon, self.handle_failure)
         self._hooks = (self._on_roll, self._on_recovery_point_lowered, self._on_restated)
         """Made once: each mention of a method makes an object, and every log keeps three."""
         self.stopped_cleanly = False
@@ -135,7 +135,7 @@ class LogDirs:
             spawn(self._repeat(config.checkpoint_interval_ms, self.write_recovery_points), name="recovery-point-checkpoint"),
             spawn(self._repeat(config.start_offset_checkpoint_interval_ms, self.write_log_starts), name="log-start-checkpoint"),
             spawn(self._repeat(min(config.retention_check_interval_ms, HOUSEKEEPING_MAX_MS), self._roll_old), name="log-roll"),
-            spawn(self._retain(config.retention_check_interval_ms), name="log-retention"),
+            spawn(self.retention.run(config.retention_check_interval_ms), name="log-retention"),
         ]
         self._tasks.append(spawn(self._repeat(config.producer_check_interval_ms, self._expire_producers), name="producer-expiry"))
         if len(self._dirs) > 1:
@@ -429,26 +429,6 @@ class LogDirs:
                 log.maybe_roll(wall_ms)
             except OSError as error:
                 self.handle_failure(error, log.tp)
-
-    async def _retain(self, interval_ms: int) -> None:
-        """Apply retention to every log, again and again (LG-36)."""
-        await self._ports.clock.sleep(self._ports.tuning.first_retention_ms)
-        while True:
-            for count, log in enumerate(self.logs(), start=1):
-                if self.get(log.tp) is log:
-                    self._apply_retention(log)
-                if count % self._ports.tuning.logs_per_turn == 0:
-                    await self._ports.clock.sleep(0)
-            await self._ports.clock.sleep(interval_ms)
-
-    def _apply_retention(self, log: Log) -> None:
-        try:
-            if apply_retention(log, self._ports.clock.wall_ms()):
-                self.purge_soon(log)
-        except OSError as error:
-            self.handle_failure(error, log.tp)
-        except ApiError as error:
-            self._ports.tracer.emit(RetentionFailed(tp=log.tp, reason=str(error)))
 
     def purge_soon(self, log: Log) -> None:
         """Segments of `log` were deleted: unlink their files `file.delete.delay.ms` from now (LG-38)."""

@@ -156,6 +156,7 @@ class BrokerServer:
         )
         await self.lifecycle.wait_caught_up()
         self._publishing = True
+        self.log_dirs.retention.on_log_start = self._on_log_start
         self.log_dirs.log_moves.report = self.assignments.report
         self.log_dirs.log_moves.throttle = self.replicas.throttles.moves
         self.assignments.start()
@@ -209,6 +210,11 @@ class BrokerServer:
     def _on_quotas(self, quotas: ClientQuotasImage) -> None:
         self.context.client_quotas = self.quotas.apply(quotas)
         self._listeners.update_ip_quotas(self.quotas.ip_quota)
+
+    def _on_log_start(self, tp: TopicPartition) -> None:
+        """Retention has moved it: who follows here, hears of it with the next answer (RP-17)."""
+        if (partition := self.replicas.partition(tp)) is not None:
+            partition.log_start_changed(urgent=False)
 
     def _on_log_dir_failed(self, directory_id: UUID, partitions: Sequence[TopicPartition]) -> None:
         """The replicas there stop at once; the controller moves their leaderships away when it hears of it (BL-16).

@@ -71,7 +71,7 @@ class DeleteRecordsPath:
                 raise ApiError(ErrorCode.OFFSET_OUT_OF_RANGE, f"offset {offset}: allowed are -1 and those up to the HW {log.hw}")
             with changing(f"new log start of {tp}"):
                 if log.increment_log_start(target, "DeleteRecords"):
-                    partition.log_start_changed()
+                    partition.log_start_changed(urgent=True)
         except ApiError as error:
             return DeleteRecordsResult(tp=tp, error=error.code, message=error.message)
         except OSError as error:

@@ -360,10 +360,10 @@ class Partition:
         if self.waiters:
             wake_all(self.waiters)
 
-    def log_start_changed(self) -> None:
-        """Followers that wait for records are told at once: somebody waits for them to follow (LG-40)."""
+    def log_start_changed(self, *, urgent: bool) -> None:
+        """Followers hear of it: at once if somebody waits for them to follow (LG-40), else with the next answer."""
         for observer in self.observers:
-            observer.on_moved()
+            observer.on_moved() if urgent else observer.on_change()
 
     def wake_waiters(self) -> None:
         for waiters in (self.waiters, self.start_waiters):

@@ -338,7 +338,7 @@ class ScenarioRunner:
     def do_delete_records(self, args: Args) -> None:
         node = self._node(args)
         node.log().increment_log_start(args.int("before"), "asked")
-        node.partition().log_start_changed()
+        node.partition().log_start_changed(urgent=True)
 
     # --- looking ------------------------------------------------------------------------------------------------------
 

@@ -21,8 +21,8 @@ class SessionsAgree(Checker):
     """A fetch that does not name a partition says that its follower is where it was, and an answer that does not, that its leader
     is. So when the newest fetch of a session is answered, which is the only one that is under way, then of each partition
     that neither of them names and about which neither has anything to say: the leader knows the follower to be where it is, in
-    the incarnation that fetches; and the follower has the leader's HW, as far as its own log goes, and the log start that it was
-    told last, as far as its own HW goes. What retention deletes is told with what is appended next.
+    the incarnation that fetches; and the follower has the leader's HW, as far as its own log goes, and begins no earlier than
+    the leader does, as far as its own HW goes.
 
     A leader to which a follower has spoken in one incarnation does not go by one before that: what such a one had may be lost.
     """
@@ -89,10 +89,10 @@ class SessionsAgree(Checker):
             )
         if ours.hw < min(theirs.hw, ours.leo):
             self.fail(f"{what}: the replica has the HW {ours.hw} and ends at {ours.leo}, the leader's HW is {theirs.hw}")
-        if ours.log_start_offset < min(entry.sent_log_start, ours.hw):
+        if ours.log_start_offset < min(theirs.log_start_offset, ours.hw):
             self.fail(
-                f"{what}: the replica begins at {ours.log_start_offset}, its HW is {ours.hw}, and the leader has told it "
-                f"{entry.sent_log_start}"
+                f"{what}: the replica begins at {ours.log_start_offset}, its HW is {ours.hw}, and the leader begins at "
+                f"{theirs.log_start_offset}"
             )
 
 

@@ -9,6 +9,7 @@ from kraftlite.broker import log_cleaner, log_dirs
 from kraftlite.broker.log_dirs import LogDirs
 from kraftlite.broker.log_dirs_loading import LogLoader
 from kraftlite.broker.publisher import BrokerMetadataPublisher
+from kraftlite.broker.server import BrokerServer
 from kraftlite.log import batch, cleaner, compaction, leftovers, recovery, retention, seek
 from kraftlite.log.cleaned import CleanedSegment
 from kraftlite.log.compaction import BatchFilter
@@ -147,6 +148,12 @@ def all_clean_at_start(patch: Patch) -> None:
 def retention_one_too_many(patch: Patch) -> None:
     """LG-36: less than retention.bytes is left."""
     patch.edit(retention, "_surplus", ("return left >= 0", "return left + segment.size > 0"))
+
+
+@mutant("retention-tells-nobody", "followers hear of what retention deletes when something is appended", expects=("31",))
+def retention_tells_nobody(patch: Patch) -> None:
+    """RP-17, KIP-227: a log start that moves is something to say, also where nobody writes."""
+    patch.edit(BrokerServer, "_on_log_start", ("is not None", "is None"))
 
 
 @mutant("retention-by-oldest", "retention by time goes by the first record of a segment", expects=("46",))

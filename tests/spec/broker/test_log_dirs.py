@@ -374,11 +374,13 @@ async def test_lg_36_retention_runs_after_30_seconds_and_then_at_its_interval() 
     log = logs.dirs.get(A0)
     assert log is not None
     log.update_hw(1)
+    moved: list[TopicPartition] = []
+    logs.dirs.retention.on_log_start = moved.append
     logs.dirs.start_housekeeping()
     await logs.bed.clock.run_for(29_900)
-    assert log.log_start_offset == 0
+    assert log.log_start_offset == 0 and not moved
     await logs.bed.clock.run_for(200)
-    assert (log.log_start_offset, log.leo) == (1, 1)
+    assert (log.log_start_offset, log.leo) == (1, 1) and moved == [A0]
     append(log, "later", ts=logs.bed.clock.wall_ms())
     log.update_hw(2)
     await logs.bed.clock.run_for(39_800)

@@ -165,3 +165,17 @@ async def test_rp_17_a_follower_that_was_away_follows_the_log_start_when_it_is_b
         c.restart(3)
         await c.serve(3)
         await c.until(lambda: c[3].log().log_start_offset == 3)
+
+
+async def test_rp_17_a_log_start_that_retention_moved_is_told_with_the_next_answer() -> None:
+    """Nobody waits for the followers, so they are not woken, and nothing has to be written first."""
+    async with LoopCluster() as c:
+        await started(c)
+        await c.clock.run_for(5_000)
+        before = c.clock.now_ms()
+        assert c[1].log().increment_log_start(3, "retention.ms")
+        c[1].partition().log_start_changed(urgent=False)
+        await c.clock.run_for(1)
+        assert [c[broker].log().log_start_offset for broker in (1, 2, 3)] == [3, 0, 0]
+        await c.until(lambda: [c[broker].log().log_start_offset for broker in (2, 3)] == [3, 3])
+        assert c.clock.now_ms() - before <= 600, "an answer is never later than the wait of its fetch"

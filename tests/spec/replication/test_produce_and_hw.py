@@ -317,6 +317,6 @@ def test_rp_17_a_followers_log_start_follows_the_leaders_up_to_its_hw() -> None:
     adopt_leader_offsets(c[2].partition(), log, 2, 9)
     assert log.log_start_offset == 0
     c[1].log().increment_log_start(1, "asked")
-    c[1].partition().log_start_changed()
+    c[1].partition().log_start_changed(urgent=True)
     c.fetch(2)
     assert log.log_start_offset == 1

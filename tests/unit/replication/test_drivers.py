@@ -166,7 +166,7 @@ async def test_a_fetch_that_opened_a_session_and_comes_late_does_not_hold_the_hi
         await c[1].manager.handlers()[REPLICA_FETCH](late)
         follower = c[1].partition().leader.followers[c[2].id]
         assert follower.leo == 0
-        c[1].partition().log_start_changed()  # anything that has the fetch that waits looked at again
+        c[1].partition().log_start_changed(urgent=True)  # anything that has the fetch that waits looked at again
         await c.until(lambda: follower.leo == 1, within_ms=1_500)
 
 

@@ -57,11 +57,10 @@ def a_follower_that_was_not_told_the_hw(cluster: Orders) -> None:
     cluster.go(3_000)
 
 
-@CASES.breaks(SessionsAgree, "the replica begins at 0, its HW is 3, and the leader has told it 2")
-def a_follower_that_does_not_take_the_log_start_over(cluster: Orders) -> None:
-    for session in _sessions(cluster).sessions._sessions.values():
-        for entry in session.entries.values():
-            entry.sent_log_start = 2
+@CASES.breaks(SessionsAgree, "the replica begins at 0, its HW is 3, and the leader begins at 2")
+def a_leader_that_does_not_tell_its_log_start(cluster: Orders) -> None:
+    log = cluster.partition(cluster.leader).log
+    assert log is not None and log.increment_log_start(2, "retention.ms")
     cluster.go(3_000)
 
 
