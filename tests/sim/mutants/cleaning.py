@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from dataclasses import replace
 
-from kraftlite.broker import log_cleaner, log_dirs
+from kraftlite.broker import log_cleaner, log_dirs_retention_driver
 from kraftlite.broker.log_dirs import LogDirs
 from kraftlite.broker.log_dirs_loading import LogLoader
 from kraftlite.broker.publisher import BrokerMetadataPublisher
@@ -176,7 +176,7 @@ def retention_beyond_the_hw(patch: Patch) -> None:
 @mutant("retention-of-compacted", "retention deletes whatever the policy of the topic says", expects=("46",))
 def retention_of_compacted(patch: Patch) -> None:
     """LG-48: the last values of a compacted topic go after a week."""
-    patch.edit(retention, "apply_retention", ("if not config.deletes:", "if False:"), also=(log_dirs,))
+    patch.edit(retention, "apply_retention", ("if not config.deletes:", "if False:"), also=(log_dirs_retention_driver,))
 
 
 @mutant("deleted-before-followers", "DeleteRecords does not wait for the followers", expects=("47",))
