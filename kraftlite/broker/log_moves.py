@@ -222,7 +222,7 @@ class LogMoves:
                     raise
                 known = False
         if end is not None:
-            truncate_to_divergence(copy, end)
+            truncate_to_divergence(copy, end, current.log_start_offset)
         elif known and copy.leo > current.leo:
             copy.truncate_to(current.leo, allow_below_hw=True)
         else:

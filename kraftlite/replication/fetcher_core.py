@@ -332,19 +332,19 @@ class FetcherCore:
             self._refused(followed, error, now_ms)
             return
         if result.diverging_epoch is not None:
-            self._diverged(followed, result.diverging_epoch)
+            self._diverged(followed, result.diverging_epoch, result.log_start_offset)
             return
         followed.leader_hw = result.high_watermark
         self._throttle.record(partition.tp, len(data))
         if append_fetched(partition, data, result.high_watermark, result.log_start_offset, wall_ms):
             self._changed[followed.key] = followed
 
-    def _diverged(self, followed: Followed, end: EpochEndOffset) -> None:
+    def _diverged(self, followed: Followed, end: EpochEndOffset, leader_log_start: int) -> None:
         """The HW stays as the log leaves it: this answer says nothing about it (RP-31)."""
         partition = followed.partition
         log = partition.online_log()
         old_leo = log.leo
-        leo = truncate_to_divergence(log, end)
+        leo = truncate_to_divergence(log, end, leader_log_start)
         self._tracer.emit(Diverged(tp=partition.tp, epoch=end.leader_epoch, end_offset=end.end_offset, old_leo=old_leo, leo=leo))
         self._changed[followed.key] = followed
 

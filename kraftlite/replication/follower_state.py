@@ -63,11 +63,15 @@ def adopt_leader_offsets(partition: Partition, log: Log, leader_hw: int, leader_
     return False
 
 
-def truncate_to_divergence(log: Log, leader_end: EpochEndOffset) -> int:
+def truncate_to_divergence(log: Log, leader_end: EpochEndOffset, leader_log_start: int) -> int:
     """Cut the log where it and the leader's part; returns the new LEO (RP-31).
 
     `leader_end`: the largest epoch <= ours that the leader knows, and where it ends there. When this log does not know that
     epoch, its end of the next older one is the bound, and the next fetch goes on from there.
+
+    Where nothing stays that the leader still has, the log begins anew where the leader's does: what lies below that was another
+    epoch's perhaps, and the leader knows it no more. Departs: Kafka keeps it until it takes the leader's log start over, and a
+    replica that is elected before tells it as committed.
     """
     own_end = log.end_offset_for_epoch(leader_end.leader_epoch)
     if own_end is None:
@@ -76,8 +80,11 @@ def truncate_to_divergence(log: Log, leader_end: EpochEndOffset) -> int:
         target = own_end.end_offset
     else:
         target = min(own_end.end_offset, leader_end.end_offset)
-    log.truncate_to(target, allow_below_hw=True)
-    _drop_empty_epochs(log)
+    if log.log_start_offset < leader_log_start and target <= leader_log_start:
+        log.truncate_fully_and_start_at(leader_log_start)
+    else:
+        log.truncate_to(target, allow_below_hw=True)
+        _drop_empty_epochs(log)
     return log.leo
 
 

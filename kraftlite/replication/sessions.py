@@ -386,14 +386,19 @@ class FetchServer:
             self._confirm(session, entry)
         checked = self._checked(session, entry)
         log = checked.online_log()
-        offset, leo = entry.fetch_offset, log.leo
+        offset, leo, hw, log_start = entry.fetch_offset, log.leo, log.hw, log.log_start_offset
         diverging = find_divergence(log, offset, entry.last_fetched_epoch)
         if diverging is not None:
             del session.dirty[entry]
             topic_id, partition = entry.key
-            result = ReplicaFetchResult(topic_id=topic_id, partition=partition, error=ErrorCode.NONE, diverging_epoch=diverging)
+            result = ReplicaFetchResult(
+                topic_id=topic_id,
+                partition=partition,
+                error=ErrorCode.NONE,
+                log_start_offset=log_start,
+                diverging_epoch=diverging,
+            )
             return result, b"", False
-        hw, log_start = log.hw, log.log_start_offset
         records, more = b"", offset < leo
         if more and self._throttle.bound is not None and self._held_back(session, checked):
             if hw == entry.sent_hw:

@@ -18,8 +18,8 @@ from kraftlite.simhost.host import SimHost
 class AppliedHw(ReplicaChecker):
     """log start ≤ HW ≤ LEO everywhere. A leader's HW never goes back within its leader epoch; a follower's, also one that comes
     from its checkpoint, is never ahead of every leader's (RP-15, RP-16), and an answer that carries a divergence does not raise
-    it (RP-31). A leader tells the latest offset only when its HW has reached the start of its epoch, so that it is not below what
-    leaders of older epochs could tell (RP-14)."""
+    it, but over what the log has no more (RP-31). A leader tells the latest offset only when its HW has reached the start of its
+    epoch, so that it is not below what leaders of older epochs could tell (RP-14)."""
 
     numbers: ClassVar[tuple[int, ...]] = (32,)
     only_events = (Diverged,)
@@ -43,7 +43,7 @@ class AppliedHw(ReplicaChecker):
             self.fail(f"{view.text} had the HW {was.hw} and has {view.hw}")
         if self._diverged and (view.node_id, view.tp) in self._diverged:
             self._diverged.discard((view.node_id, view.tp))
-            if was is not None and view.leader is None and view.hw > was.hw:
+            if was is not None and view.leader is None and view.hw > max(was.hw, log.log_start_offset):
                 self.fail(
                     f"{view.text} raises its HW from {was.hw} to {view.hw} by an answer that only says where the logs part: "
                     f"what it has may differ from its leader's below that"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import struct
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, ClassVar, Final, NamedTuple
 
@@ -63,6 +64,8 @@ class Session:
     mechanism: str = ""
     first: bytes = b""
     """The first message of a SCRAM login that goes on."""
+    has_token: bool = False
+    """Whether the token of that login was there and had not expired when the login began."""
     ends_ms: int | None = None
 
 
@@ -228,10 +231,11 @@ def _earliest(session: Session) -> int:
 
 
 class LoginsDeserved(LoginChecker):
-    """Everybody who is let in has the password, or a token that there is and that has not expired by the broker's clock. The user
-    with whom the cluster was formatted is in the metadata from the first records on, and is let in by every broker that has them.
-    A token is renewed or ended by its owner and its renewers alone, and lasts no longer than its longest life, and from each
-    change on no longer than the configured time. One that has expired is removed soon."""
+    """Everybody who is let in has the password, or a token that there is and that has not expired by the broker's clock. Both are
+    looked at when the login begins: where the token expires before its end, the session is over at once. The user with whom the
+    cluster was formatted is in the metadata from the first records on, and is let in by every broker that has them. A token is
+    renewed or ended by its owner and its renewers alone, and lasts no longer than its longest life, and from each change on no
+    longer than the configured time. One that has expired is removed soon."""
 
     numbers: ClassVar[tuple[int, ...]] = (95,)
 
@@ -249,6 +253,8 @@ class LoginsDeserved(LoginChecker):
             done = None if told.error_code == ErrorCode.ILLEGAL_SASL_STATE else login_in(session, found)
             if done is not None:
                 self._login(session, done, told.error_code == ErrorCode.NONE, states, found, where)
+            elif (first := _SCRAM_FIRST.match(bytes(found.asked.auth_bytes))) is not None:
+                session.has_token = _has_token(states, first[1].decode(), found.wall_ms)
         elif found.api in (RENEW, EXPIRE) and told.error_code == ErrorCode.NONE:
             self._changed(session, bytes(found.asked.hmac), where)
         elif found.api == CREATE and told.error_code == ErrorCode.NONE and session.who.startswith("token "):
@@ -262,8 +268,7 @@ class LoginsDeserved(LoginChecker):
         if let_in and not found.knows:
             self.fail(f"{of}: {done.name} is let in by {done.mechanism} with a wrong password")
         if done.is_token:
-            known = [state.tokens.get(done.name) for state in states]
-            if let_in and not any(it is not None and _lasts(it, found.wall_ms) for it in known):
+            if let_in and not (session.has_token if session.first else _has_token(states, done.name, found.wall_ms)):
                 self.fail(f"{of}: token {done.name} is let in, and there is none that has not expired")
         elif not session.who.startswith("token "):
             can = [done.mechanism == PLAIN or (done.name, NUMBERS[done.mechanism]) in it.credentials for it in states]
@@ -303,6 +308,11 @@ class LoginsDeserved(LoginChecker):
         for mechanism, number in NUMBERS.items():
             if (FIRST_USER, number) not in image.scram.credentials:
                 self.fail(f"node {view.node_id} has the image of offset {image.offset}, and {FIRST_USER} has no {mechanism}")
+
+
+def _has_token(states: Iterable[MetadataState], token_id: str, wall_ms: int) -> bool:
+    known = [state.tokens.get(token_id) for state in states]
+    return any(it is not None and _lasts(it, wall_ms) for it in known)
 
 
 def _lasts(token: r.DelegationTokenRecord, wall_ms: int) -> bool:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Sequence
 from dataclasses import replace
 
-from kraftlite.broker import log_cleaner, log_dirs_retention_driver
+from kraftlite.broker import log_cleaner, log_dirs_retention_driver, log_moves
 from kraftlite.broker.log_dirs import LogDirs
 from kraftlite.broker.log_dirs_loading import LogLoader
 from kraftlite.broker.publisher import BrokerMetadataPublisher
@@ -22,7 +23,7 @@ from kraftlite.replication.delete_records import DeleteRecordsPath
 from kraftlite.sim import damage, schedule, start_faults, swap_faults
 from kraftlite.sim.fault_plan import FaultPlan
 from kraftlite.sim.shape import Shape, TopicPlan
-from kraftlite.sim.targets import node_ids
+from kraftlite.sim.targets import node_ids, period_ms
 from kraftlite.sim.workloads import deletions, logs
 from kraftlite.simhost.disk import MemDisk
 from tests.sim.mutants.catalog import mutant
@@ -154,6 +155,30 @@ def retention_one_too_many(patch: Patch) -> None:
 def retention_tells_nobody(patch: Patch) -> None:
     """RP-17, KIP-227: a log start that moves is something to say, also where nobody writes."""
     patch.edit(BrokerServer, "_on_log_start", ("is not None", "is None"))
+
+
+def kept_for_a_moment(patch: Patch) -> None:
+    """Every topic whose records are deleted keeps them for 800 ms, and every broker looks for older ones all the time."""
+    patch.set(logs, "RETENTION", {"retention.ms": ("800",), "retention.bytes": ("-1",)})
+    configured(log_retention_check_interval_ms="50")(patch)
+
+
+def leads_on_alone(rng: random.Random, shape: Shape, at_ms: int) -> Sequence[FaultPlan]:
+    """A leader whom the controller does not hear takes records that nobody else gets, and comes back to its successor."""
+    kept_ms = period_ms(shape, "broker.session.timeout.ms", 9_000) + rng.randint(500, 2_500)
+    return [FaultPlan(at_ms=at_ms, kind="cut-one-way", target="leader ld-0", other="controller", for_ms=kept_ms)]
+
+
+@mutant(
+    "keeps-what-the-leader-deleted",
+    "a follower whose log parts from its leader's above all that is left there keeps what it has below",
+    expects=("25", "24", "30"),
+    lens=together(kept_for_a_moment, playing(leads_on_alone)),
+)
+def keeps_what_the_leader_deleted(patch: Patch) -> None:
+    """KIP-101, as Kafka does: it may be another epoch's, and is told as committed by a replica that is elected just then."""
+    rule = "if log.log_start_offset < leader_log_start and target <= leader_log_start:"
+    patch.edit(follower_state, "truncate_to_divergence", (rule, "if False:"), also=(fetcher_core, log_moves))
 
 
 @mutant("retention-by-oldest", "retention by time goes by the first record of a segment", expects=("46",))

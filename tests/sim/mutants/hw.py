@@ -79,8 +79,8 @@ def hw_from_a_divergence(patch: Patch) -> None:
         FetcherCore,
         "_take",
         (
-            "        self._diverged(followed, result.diverging_epoch)",
-            "        self._diverged(followed, result.diverging_epoch)\n"
+            "        self._diverged(followed, result.diverging_epoch, result.log_start_offset)",
+            "        self._diverged(followed, result.diverging_epoch, result.log_start_offset)\n"
             "        adopt_leader_offsets(partition, log, result.high_watermark, result.log_start_offset)",
         ),
     )

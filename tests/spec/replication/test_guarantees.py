@@ -12,6 +12,7 @@ from kraftlite.log.config import LogConfig
 from kraftlite.log.log import Log
 from kraftlite.model.errors import ErrorCode
 from tests.harness.replication_cluster import TOPIC_ID, TP, StepCluster, log_values, read_values
+from tests.spec.replication.test_followers import diverged
 
 
 def safe_cluster() -> StepCluster:
@@ -150,3 +151,24 @@ def test_jb_07_a_replica_whose_log_cannot_be_read_at_the_start_is_offline_with_i
     assert partition.log is None and "Input/output error" in str(partition.offline_reason)
     assert c[3].logs.failed, "the directory goes offline, so that the controller is told"
     assert c[3].manager.fetched_from(TP) is None
+
+
+def test_rp_31_what_the_leader_has_deleted_is_not_kept_where_the_logs_part_above_it() -> None:
+    """The former leader has other records there, which were never committed, and could be elected before it hears of the log
+    start: consumers would read them where they had read the leader's."""
+    c = diverged()
+    c[2].log().update_hw(3)
+    assert c[2].log().increment_log_start(3, "retention.ms")
+    c[1].catch_up()
+    assert [offset for offset, _ in log_values(c[1].log())] == [0, 1, 2, 3, 4]
+    request = c[1].fetch_request(c[2].id)
+    assert request is not None
+    response = c[2].serve_fetch(request)
+    (said,) = response.partitions
+    assert said.diverging_epoch is not None and said.diverging_epoch.end_offset == 3
+    c[1].take_response(c[2].id, response)
+    log = c[1].log()
+    assert (log.log_start_offset, log.hw, log.leo) == (3, 3, 3) and not log.size_bytes
+    c[2].produce(["d"], acks=1)
+    c.replicate()
+    assert log_values(c[1].log()) == log_values(c[2].log()) == [(3, "d")]
