@@ -65,7 +65,7 @@ class Session:
     first: bytes = b""
     """The first message of a SCRAM login that goes on."""
     has_token: bool = False
-    """Whether the token of that login was there and had not expired when the login began."""
+    """The token of that login was there and had not expired when the login began."""
     ends_ms: int | None = None
 
 
