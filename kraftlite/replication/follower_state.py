@@ -89,9 +89,12 @@ def truncate_to_divergence(log: Log, leader_end: EpochEndOffset, leader_log_star
 
 
 def reset_to_leader_range(log: Log, leader_log_start: int, leader_leo: int) -> int:
-    """Our position is not in the leader's range: cut or start over; returns the new LEO (RP-35)."""
+    """Our position is not in the leader's range: cut or start over; returns the new LEO (RP-35).
+
+    Over starts what has nothing that the leader has, too: see `truncate_to_divergence`.
+    """
     if log.leo > leader_leo:
-        if leader_leo < log.log_start_offset:
+        if leader_leo < log.log_start_offset or log.log_start_offset < leader_log_start == leader_leo:
             log.truncate_fully_and_start_at(max(leader_log_start, 0))
         else:
             log.truncate_to(leader_leo, allow_below_hw=True)

@@ -11,6 +11,7 @@ import pytest
 from kraftlite.log.config import LogConfig
 from kraftlite.log.log import Log
 from kraftlite.model.errors import ErrorCode
+from kraftlite.replication.follower_state import reset_to_leader_range
 from tests.harness.replication_cluster import TOPIC_ID, TP, StepCluster, log_values, read_values
 from tests.spec.replication.test_followers import diverged
 
@@ -172,3 +173,11 @@ def test_rp_31_what_the_leader_has_deleted_is_not_kept_where_the_logs_part_above
     c[2].produce(["d"], acks=1)
     c.replicate()
     assert log_values(c[1].log()) == log_values(c[2].log()) == [(3, "d")]
+
+
+@pytest.mark.parametrize(("start", "ends"), [(3, (3, 3, 0)), (2, (0, 2, 2))])
+def test_rp_35_beyond_a_leader_that_has_nothing_the_log_begins_as_the_leaders(start: int, ends: tuple[int, int, int]) -> None:
+    """Else it is cut, and a batch goes as a whole."""
+    log = diverged()[1].log()
+    assert reset_to_leader_range(log, start, 3) == ends[1]
+    assert (log.log_start_offset, log.leo, len(log_values(log))) == ends
