@@ -253,16 +253,18 @@ class RaftContext:
         The epoch would be persisted, so a nonsensical one would be for ever. A node that was away, or is new, has to believe any
         that elections can have reached; above that only a step at a time. `asked`: it is an answer to this node's own request.
         Where voters are in the log, this node may not have read yet who they are (DQ-12, DQ-16); and a node that has only a
-        configuration may have to read that there are others by now. Whom it asked knows who leads, and tells where: `told`.
+        configuration may have to read that there are others by now. Whom it asked knows who leads, and tells where: `told`. Then
+        it follows that leader, whose other answers (of snapshots) do not tell it again.
         Departs: Kafka believes every epoch up to 2^31 - 1.
         """
+        known = self.state.election().leader_id
         unknown = named_id is not None and self.membership.is_static and named_id not in self.voters.ids
+        unknown = unknown and (epoch != self.epoch or named_id != known)
         if unknown and (not asked or told is None or told in map(self.voters.endpoint, self.voters.ids)):
             return f"node {named_id} is not one of the voters {self.voters.ids}"
         trusted = RAFT_EPOCH_ANSWERED if asked else RAFT_EPOCH_TRUSTED
         if epoch > max(self.epoch, trusted) + RAFT_EPOCH_STEP:
             return f"no quorum gets from epoch {self.epoch} to {epoch}"
-        known = self.state.election().leader_id
         if epoch == self.epoch and named_id is not None and known is not None and known != named_id:
             return f"epoch {epoch} is led by {known}, not by {named_id}"
         return None

@@ -3,7 +3,7 @@
 A scene is named after its race in docs/TESTING.md, "Races of voters". `kraftlite sim --theme membership --seed N --scene NAME`
 plays one again and again in a run that has no other faults. In the theme of membership most seeds have one or two beside their
 other faults, from a random stream of their own; where the voters are configured ones, three quarters have the one in which the
-upgrade is undone.
+upgrade is undone, and all others the one in which a newcomer leads.
 """
 
 from __future__ import annotations
@@ -42,6 +42,8 @@ def draw(seed: int, shape: Shape, duration_ms: int) -> list[FaultPlan]:
         undone = random.Random(f"membership/upgrades/{seed}")
         if undone.randrange(4):
             found += upgrade_is_undone(undone, shape, 0)
+        else:
+            found += led_by_a_newcomer(undone, shape, undone.randint(500, 2_000))
     return [it for it in found if it.at_ms < duration_ms]
 
 
@@ -249,6 +251,26 @@ def upgrade_is_undone(rng: random.Random, shape: Shape, at_ms: int) -> Sequence[
     ]
 
 
+def led_by_a_newcomer(rng: random.Random, shape: Shape, at_ms: int) -> Sequence[FaultPlan]:
+    """V14: configured voters come into the log, a controller joins them that no configuration names, and they are removed until
+    it leads. Then one begins with an empty disk, or a broker does, and knows its configuration alone."""
+    configured = () if shape.forming is None else shape.forming.voters
+    controllers = node_ids(shape, "controller")
+    removed = [it for it in controllers if int(it) in configured]
+    rng.shuffle(removed)
+    newcomer = next((it for it in controllers if it not in removed), removed[-1])
+    found = [FaultPlan(at_ms=at_ms, kind="upgrade-voters")]
+    for kind, target in (("add-voter", newcomer), *(("remove-voter", it) for it in removed if it != newcomer)):
+        at_ms += rng.randint(400, 900)
+        found.append(FaultPlan(at_ms=at_ms, kind=kind, target=target))
+    at_ms += rng.randint(300, 1_500)
+    if rng.randrange(2):
+        found.append(FaultPlan(at_ms=at_ms, kind="new-disk", target=removed[0], for_ms=rng.randint(50, 1_000)))
+    else:
+        found.append(FaultPlan(at_ms=at_ms, kind="wipe", target=rng.choice(node_ids(shape, "broker")), for_ms=50))
+    return found
+
+
 SCENES: Final[dict[str, Scene]] = {
     "added-alone": added_alone,
     "removed-alone": removed_alone,
@@ -265,6 +287,7 @@ LATER: Final[dict[str, Scene]] = {
     "asked-before-a-commit": asked_before_a_commit,
     "broker-leaves": broker_leaves,
     "upgrade-is-undone": upgrade_is_undone,
+    "led-by-a-newcomer": led_by_a_newcomer,
 }
 """Scenes that are played by name alone, or drawn apart: a name among the others would change what every seed draws."""
 ALL: Final[dict[str, Scene]] = SCENES | LATER

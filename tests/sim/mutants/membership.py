@@ -227,10 +227,22 @@ def voter_sleeps_on(patch: Patch) -> None:
     "configuration-against-the-quorum",
     "who has read no log yet believes in no leader beside its configuration",
     expects=("crash", "liveness"),
+    scene="led-by-a-newcomer",
 )
 def configuration_against_the_quorum(patch: Patch) -> None:
     """DQ-16."""
     patch.edit(RaftContext, "incredible", ("unknown and (not asked or", "unknown and (True or"))
+
+
+@mutant(
+    "no-snapshot-of-a-newcomer",
+    "who has read no log yet takes no snapshot from a leader beside its configuration, in whom it believes",
+    expects=("crash", "liveness"),
+    scene="led-by-a-newcomer",
+)
+def no_snapshot_of_a_newcomer(patch: Patch) -> None:
+    """DQ-16: its answers do not tell again where it is, so that they were refused, and a new disk stayed empty."""
+    patch.edit(RaftContext, "incredible", ("unknown = unknown and (epoch != self.epoch or named_id != known)", "pass"))
 
 
 @mutant(

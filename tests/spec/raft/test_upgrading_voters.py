@@ -82,8 +82,10 @@ def test_dq_40_a_restarted_node_without_configured_voters_finds_them_in_the_log(
 
 
 @pytest.mark.parametrize("late", [5, 3], ids=["a broker", "a configured voter"])
-def test_dq_16_a_new_disk_with_the_old_configuration_finds_a_leader_that_was_added(late: int) -> None:
-    """It knows the configured voters alone until it has read the log, and they say who leads, and where."""
+@pytest.mark.parametrize("by_snapshot", [False, True], ids=["by the log", "by a snapshot"])
+def test_dq_16_a_new_disk_with_the_old_configuration_finds_a_leader_that_was_added(late: int, by_snapshot: bool) -> None:
+    """It knows the configured voters alone until it has read the log, and they say who leads, and where. The leader's snapshot
+    comes from nobody else, and says no more where it is."""
     cluster, leader = configured(spares=(4,))
     upgrade(leader)
     assert cluster.run(TIMEOUT_MS, until=lambda: all(it.core.kraft_version == 1 for it in cluster.nodes.values()))
@@ -92,12 +94,15 @@ def test_dq_16_a_new_disk_with_the_old_configuration_finds_a_leader_that_was_add
     assert cluster.run(10 * TIMEOUT_MS, until=cluster.has_agreed)
     leader = cluster.leader()
     assert leader is cluster[4]
+    if by_snapshot:
+        assert leader.snapshot(leader.core.committed_offset or 0, ["a"]) is not None
     cluster[late].crash()
     cluster[late].wipe()
     cluster[late].start()
     leader.append("of the added one")
     assert cluster.run(10 * TIMEOUT_MS, until=lambda: cluster[late].recorder.records[-1:] == ["of the added one"])
     assert cluster[late].core.state.leader_id == 4
+    assert bool(cluster[late].recorder.snapshots) is by_snapshot
 
 
 def test_dq_40_it_waits_for_every_voter() -> None:
