@@ -294,10 +294,10 @@ class Log:
 
     def exchange(self, other: Log) -> None:
         """Go on with the files of `other`, which has the same records, and leave ours to it. The HW, how far compaction has come,
-        what coordinators are being asked about, the tracer and the owner's hooks stay with each of the two."""
+        what is known of producers, what coordinators are being asked about, the tracer and the owner's hooks stay with each of
+        the two. Departs: Kafka's copy knows nothing of a producer whose records were deleted before it was made."""
         hw, clean_offset = self.hw, self.clean_offset
         ours, theirs = self._ctx.producers, other._ctx.producers
-        ours.guards, theirs.guards = theirs.guards, ours.guards
         self._ctx, other._ctx = other._ctx, self._ctx
         self._epochs, other._epochs = other._epochs, self._epochs
         self.deleted, other.deleted = other.deleted, self.deleted
@@ -306,6 +306,7 @@ class Log:
                 log.__dict__.pop(name, None)  # it is made again, of what the log has now
         self._ctx.log, other._ctx.log = weakref.ref(self), weakref.ref(other)
         self._ctx.tracer, other._ctx.tracer = other._ctx.tracer, self._ctx.tracer
+        self._ctx.producers, other._ctx.producers = ours, theirs
         self._ctx.clean_offset = clean_offset
         self.update_hw(hw)
 

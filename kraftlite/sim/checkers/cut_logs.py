@@ -7,6 +7,9 @@ from uuid import UUID
 
 from kraftlite.log.log import Log
 from kraftlite.model.ids import NodeId
+from kraftlite.model.messages.methods import REPLICA_FETCH
+from kraftlite.model.messages.replica import ReplicaFetchResponse
+from kraftlite.model.method import AnyMethod
 from kraftlite.model.topic_partition import TopicPartition
 from kraftlite.runtime.trace import TraceEvent
 from kraftlite.runtime.trace.log import LogCleaned, LogCleaningAborted, LogOpened, LogRestarted, LogTruncated
@@ -26,9 +29,11 @@ class _Cut(NamedTuple):
 class CutsSupersedeNothing(Checker):
     """The pass that ends next when a compacted log was cut off leaves, of each key that the log still had, a record that is no
     older: one that was cut off is no reason to remove it. A pass cannot remove a tombstone that came meanwhile, since the
-    first one that meets it only gives it its time. This also holds where an unclean election excuses losses."""
+    first one that meets it only gives it its time, unless it has one already from the leader's log. This also holds where an
+    unclean election excuses losses."""
 
     numbers: ClassVar[tuple[int, ...]] = (45,)
+    only_methods = (REPLICA_FETCH,)
     only_events = (LogCleaned, LogCleaningAborted, LogOpened, LogRestarted, LogTruncated)
 
     def __init__(self, world: World) -> None:
@@ -47,6 +52,20 @@ class CutsSupersedeNothing(Checker):
             self._cuts[key] = _Cut(log.topic_id, _newest(node, log))
         elif isinstance(event, LogCleaned | LogCleaningAborted) and cut is not None and cut.topic_id == log.topic_id:
             self._judge(node, log, cut)
+
+    def on_answer(self, source: NodeId, target: NodeId, method: AnyMethod, request: object, response: object) -> None:
+        """Forget the keys of tombstones that come with their time: the next pass may remove them, and what they supersede."""
+        if not self._cuts or not isinstance(response, ReplicaFetchResponse):
+            return
+        position = 0
+        for result in response.partitions:
+            data = bytes(response.payload[position : position + result.records_length])
+            position += result.records_length
+            for (node_id, tp), cut in self._cuts.items():
+                if (node_id, tp.partition, cut.topic_id) == (source, result.partition, result.topic_id):
+                    for batch in batches_in(data):
+                        for it in batch.records if batch.header.has_delete_horizon else ():
+                            cut.newest.pop(it.key or b"", None)
 
     def on_death(self, node: SimHost, how: str) -> None:
         self._cuts = {key: cut for key, cut in self._cuts.items() if key[0] != node.node_id}

@@ -166,10 +166,13 @@ class TransactionsSeen(HistoryChecker):
     def _check_copies(self, committed: Committed) -> None:
         """Each copier has copied, once, every record of its input up to where its group is. A coordinator that was replaced and
         does not know it yet tells offsets of the past: who begins from them copies again. It is the same in Kafka, where a stable
-        fetch is a write without records, which waits for what its coordinator has written and for nobody else (TG-04)."""
+        fetch is a write without records, which waits for what its coordinator has written and for nobody else (TG-04).
+
+        The rows of queries that write exactly once are `h_sink`'s."""
         if any(tp.topic in (*self.seen.topics, OFFSETS_TOPIC) for tp in self.world.losses.excused):
             return
-        values = (value for records in committed.values() for _, value in records if "#" in value)
+        rows = {sunk.topic for sunk in self.seen.sunk}
+        values = (value for tp, records in committed.items() if tp.topic not in rows for _, value in records if "#" in value)
         copies = Counter(it.partition("#")[0] for it in values if it not in self._ended_early)
         early = {it.partition("#")[0] for it in self._ended_early}
         ends: dict[tuple[str | None, TopicPartition], int] = {}

@@ -84,6 +84,18 @@ def test_tp_04_guards_outlive_a_move_to_another_directory() -> None:
     refused(ErrorCode.INVALID_TXN_STATE, write, copy, guard)
 
 
+def test_lg_19_what_is_known_of_producers_outlives_a_move_to_another_directory() -> None:
+    """The copy has none of the records that were deleted before it was made, and would take what is sent again for new."""
+    log, copy = open_log(), open_log()
+    append(log, "x", "y", pid=1, seq=0)
+    log.update_hw(2)
+    copy.truncate_fully_and_start_at(2)
+    known = log.active_producers()
+    assert known and not copy.active_producers()
+    log.exchange(copy)
+    assert log.active_producers() == known and not copy.active_producers()
+
+
 def test_tp_04_guards_do_not_survive_a_change_of_leader() -> None:
     log = open_log()
     guard = begin(log)
