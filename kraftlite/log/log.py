@@ -295,9 +295,14 @@ class Log:
     def exchange(self, other: Log) -> None:
         """Go on with the files of `other`, which has the same records, and leave ours to it. The HW, how far compaction has come,
         what is known of producers, what coordinators are being asked about, the tracer and the owner's hooks stay with each of
-        the two. Departs: Kafka's copy knows nothing of a producer whose records were deleted before it was made."""
+        the two. Departs: Kafka's copy knows nothing of a producer whose records were deleted before it was made.
+
+        When a start finds that a crash has left less of our files than of the other's, it is theirs that know the producers."""
         hw, clean_offset = self.hw, self.clean_offset
         ours, theirs = self._ctx.producers, other._ctx.producers
+        if self.leo != other.leo:
+            ours.guards, theirs.guards = theirs.guards, ours.guards
+            ours, theirs = theirs, ours
         self._ctx, other._ctx = other._ctx, self._ctx
         self._epochs, other._epochs = other._epochs, self._epochs
         self.deleted, other.deleted = other.deleted, self.deleted

@@ -94,6 +94,10 @@ def test_lg_19_what_is_known_of_producers_outlives_a_move_to_another_directory()
     assert known and not copy.active_producers()
     log.exchange(copy)
     assert log.active_producers() == known and not copy.active_producers()
+    behind = open_log()
+    append(behind, "x", pid=1, seq=0)
+    behind.exchange(log)
+    assert behind.active_producers() == known, "a crash has left less of it, and its producers, than of the copy"
 
 
 def test_tp_04_guards_do_not_survive_a_change_of_leader() -> None:
