@@ -111,9 +111,14 @@ def error_of(call: Callable[[], object]) -> Any:
 
 
 def described(cluster: Cluster, transactional_id: str) -> TransactionDescription:
-    with cluster_at(cluster.bootstrap) as admin:
-        found = describe_transactions(admin, [transactional_id])[transactional_id]
-    assert isinstance(found, TransactionDescription), found
+    """Asked until there is an answer: its coordinator may have gone, and the next one be on its way."""
+
+    def asked() -> TransactionDescription | None:
+        with cluster_at(cluster.bootstrap) as admin:
+            found = describe_transactions(admin, [transactional_id])[transactional_id]
+        return found if isinstance(found, TransactionDescription) else None
+
+    found: TransactionDescription = wait_for(f"{transactional_id} is described", asked)
     return found
 
 
