@@ -50,6 +50,8 @@ class OneOwner(GroupChecker):
                 self._owned.get(change.key.group_id, {}).pop(change.key.member_id, None)
             elif isinstance(change.key, GroupKey) and change.new is not None:
                 self._check_classic(log, change, change.new)
+            elif isinstance(change.key, GroupKey):  # what begins as a classic group again may count its generations anew
+                self._sent = {key: sent for key, sent in self._sent.items() if key[0] != change.key.group_id}
         for group_id, change in touched.items():
             group = log.consumers.get(group_id)
             if group is not None:

@@ -111,8 +111,20 @@ class MutationsBounded(MetadataChecker):
             # It was charged at any time since it came, and what came to a full bucket before that was lost to it.
             waited_us = self.world.cluster.loop.now_us() - asked.came_us
             tokens.high.left += bound * _fastest(view.node) * waited_us / 1_000_000 - response.topics[0].num_partitions
+            self._lose_what_overflowed(asked, tokens, bound * _slowest(view.node))
             return
         tokens.low.left += asked.cost
+
+    def _lose_what_overflowed(self, asked: Asked, tokens: Tokens, rate: float) -> None:
+        """The bucket may have been full until this request was charged, just now: what came to it since the request came is
+        lost, also to those that came meanwhile."""
+        tokens.low.refill(rate, self.world.cluster.loop.now_us())
+        lost = tokens.low.left - (SAMPLES * asked.limit.bound - asked.cost)
+        if lost > 0:
+            tokens.low.left -= lost
+            for exchange, it in self._asked.items():
+                if (it.author, it.limit.scope) == (asked.author, asked.limit.scope):
+                    self._asked[exchange] = it._replace(low=it.low - lost)
 
 
 def _fastest(node: SimHost) -> float:
