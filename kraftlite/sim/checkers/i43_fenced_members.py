@@ -133,11 +133,14 @@ class FencedMembers(GroupChecker):
 
     def _note_assignment(self, change: Change) -> None:
         """A partition that a member had it has since then, until it is given up; another one it has from this epoch on. One that
-        is away for a while has all from the beginning when it comes back (KIP-1251)."""
+        is away for a while has all from the beginning when it comes back (KIP-1251). Of one that was in an epoch before, whose
+        earlier records were compacted away until they counted as committed, the record alone says since when."""
         name = change.key.group_id, change.key.member_id
         before = self._since.pop(name, {})
         if change.new is None:
             return
+        if change.old is None and change.new.previous_epoch > 0:
+            before = {(topic_id, index): got for topic_id, of in change.new.since.items() for index, got in of.items()} | before
         had = before if change.old is None else _places(change.old.assigned)
         found = {place: before.get(place, 0) for place in _places(change.new.revoking)}
         for place in _places(change.new.assigned):
