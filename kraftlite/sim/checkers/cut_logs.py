@@ -55,17 +55,17 @@ class CutsSupersedeNothing(Checker):
 
     def on_answer(self, source: NodeId, target: NodeId, method: AnyMethod, request: object, response: object) -> None:
         """Forget the keys of tombstones that come with their time: the next pass may remove them, and what they supersede."""
-        if not self._cuts or not isinstance(response, ReplicaFetchResponse):
+        mine = {(cut.topic_id, tp.partition): cut.newest for (node_id, tp), cut in self._cuts.items() if node_id == source}
+        if not mine or not isinstance(response, ReplicaFetchResponse):
             return
         position = 0
         for result in response.partitions:
-            data = bytes(response.payload[position : position + result.records_length])
-            position += result.records_length
-            for (node_id, tp), cut in self._cuts.items():
-                if (node_id, tp.partition, cut.topic_id) == (source, result.partition, result.topic_id):
-                    for batch in batches_in(data):
-                        for it in batch.records if batch.header.has_delete_horizon else ():
-                            cut.newest.pop(it.key or b"", None)
+            begin, position = position, position + result.records_length
+            newest = mine.get((result.topic_id, result.partition))
+            if newest:
+                for batch in batches_in(bytes(response.payload[begin:position])):
+                    for it in batch.records if batch.header.has_delete_horizon else ():
+                        newest.pop(it.key or b"", None)
 
     def on_death(self, node: SimHost, how: str) -> None:
         self._cuts = {key: cut for key, cut in self._cuts.items() if key[0] != node.node_id}
