@@ -21,7 +21,7 @@ from kraftlite.sim.checkers import admin_rules_configs as configs
 from kraftlite.sim.checkers.admin_rules import Entry, Outcome
 from kraftlite.sim.checkers.base import World
 from kraftlite.sim.checkers.facts import MetadataChecker
-from kraftlite.sim.checkers.model import MetadataState, completes_a_move, has_elr
+from kraftlite.sim.checkers.model import MetadataState, completes_a_move, ends_a_move_uncleanly, has_elr
 from kraftlite.sim.checkers.views import Entry as Batch
 from kraftlite.sim.checkers.views import NodeView, is_ahead
 from kraftlite.sim.history import UNANSWERED, Operation
@@ -166,7 +166,7 @@ class AdminOutcomes(MetadataChecker):
         if isinstance(record, r.PartitionChangeRecord):
             old = state.partition(record.topic_id, record.partition)
             new = self.facts.history.applied(offset).partition(record.topic_id, record.partition)
-            if old is not None and new is not None and completes_a_move(old, new):
+            if old is not None and new is not None and (completes_a_move(old, new) or ends_a_move_uncleanly(old, new)):
                 return 1  # `i52_moves` looks at it
         self.fail(
             f"offset {offset}, written by {author}, is not what any request that reached this controller asks for, nor does the "

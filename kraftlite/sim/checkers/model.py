@@ -98,6 +98,19 @@ def completes_a_move(old: PartitionRegistration, new: PartitionRegistration) -> 
     return new.replicas == target and all(it in new.isr for it in awaited(old.adding_replicas, old.removing_replicas, target))
 
 
+def ends_a_move_uncleanly(old: PartitionRegistration, new: PartitionRegistration) -> bool:
+    """Return whether a reassignment ends, because its replicas were in sync, with an unclean election by the same record: none of
+    them could lead (CM-42)."""
+    target = target_of(old)
+    return (
+        new.recovering
+        and new.isr == (new.leader,)
+        and new.leader not in old.isr
+        and new.replicas == target
+        and all(it in old.isr for it in awaited(old.adding_replicas, old.removing_replicas, target))
+    )
+
+
 def target_of(partition: PartitionRegistration) -> tuple[NodeId, ...]:
     """Return the replicas at the end of the move that is under way."""
     return tuple(it for it in partition.replicas if it not in partition.removing_replicas)
