@@ -143,6 +143,12 @@ class SimNetwork:
                 self.stats.reset += 1
                 self._break(exchange, "connection reset")
 
+    def is_prompt(self, source: NodeId, target: NodeId) -> bool:
+        """Return whether a message arrives, or fails, within the delays of `default`."""
+        link = self._links.get((source, target), self.default)
+        dropped = link.cut or link.loss
+        return link.refused or not (dropped or link.slow_chance or link.held_until_us or link.max_us > self.default.max_us)
+
     def heal(self) -> None:
         """Every link is as `default` again."""
         self._links.clear()

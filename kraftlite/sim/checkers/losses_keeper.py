@@ -15,8 +15,8 @@ from kraftlite.metadata.records import (
 )
 from kraftlite.metadata.registrations import PartitionRegistration
 from kraftlite.model.ids import NodeId
-from kraftlite.model.messages.controller import ElectionType, ElectLeadersRequest
-from kraftlite.model.messages.methods import REPLICA_FETCH
+from kraftlite.model.messages.controller import BrokerRegistrationRequest, ElectionType, ElectLeadersRequest
+from kraftlite.model.messages.methods import REGISTER_BROKER, REPLICA_FETCH
 from kraftlite.model.messages.replica import ReplicaFetchRequest
 from kraftlite.model.method import AnyMethod
 from kraftlite.model.topic_partition import TopicIdPartition, TopicPartition
@@ -49,8 +49,10 @@ class LossesKeeper(MetadataChecker):
     def __init__(self, world: World) -> None:
         super().__init__(world)
         self.replicas: ReplicaFacts = replica_facts(world)
-        self._lost_by: dict[tuple[TopicPartition, NodeId], UUID | None] = {}
-        """The incarnation that the cluster knew when a replica lost bytes."""
+        self._lost_by: dict[tuple[TopicPartition, NodeId], frozenset[UUID]] = {}
+        """The incarnations that had asked to be registered when a replica lost bytes: what they asked may arrive later."""
+        self._incarnations: dict[NodeId, set[UUID]] = {}
+        self.facts.watch_call(REGISTER_BROKER, self._on_register)
         self._touched: dict[TopicIdPartition, PartitionChange] = {}
         self._kept: set[tuple[TopicPartition, NodeId]] = set()
         """Replicas that lost bytes and stayed candidates, because their broker was registered anew without ELR."""
@@ -75,6 +77,9 @@ class LossesKeeper(MetadataChecker):
         if method is REPLICA_FETCH:
             assert isinstance(request, ReplicaFetchRequest)
             self.replicas.fetch_sent(source, target, request)
+
+    def _on_register(self, source: NodeId, target: NodeId, request: BrokerRegistrationRequest) -> None:
+        self._incarnations.setdefault(request.broker_id, set()).add(request.incarnation_id)
 
     # --- losing
 
@@ -102,8 +107,7 @@ class LossesKeeper(MetadataChecker):
     def _taint(self, tp: TopicPartition, node_id: NodeId) -> None:
         self.world.losses.tainted.setdefault(tp, set()).add(node_id)
         self._short.add((tp, node_id))
-        known = self.facts.history.latest.brokers.get(node_id)
-        self._lost_by[(tp, node_id)] = None if known is None else known.incarnation_id
+        self._lost_by[(tp, node_id)] = frozenset(self._incarnations.get(node_id, ()))
 
     # --- what the controller makes of it
 
@@ -199,7 +203,7 @@ class LossesKeeper(MetadataChecker):
     def _is_reborn(self, tp: TopicPartition, node_id: NodeId, state: MetadataState) -> bool:
         """The controller knows the incarnation that came after the loss."""
         known = state.brokers.get(node_id)
-        return known is not None and known.incarnation_id != self._lost_by.get((tp, node_id))
+        return known is not None and known.incarnation_id not in self._lost_by.get((tp, node_id), ())
 
     def _cleanse(self, tp: TopicPartition, node_id: NodeId, state: MetadataState) -> None:
         if self._is_reborn(tp, node_id, state):

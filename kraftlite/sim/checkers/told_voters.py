@@ -36,8 +36,9 @@ class VotersTold(MetadataChecker):
     def _on_begin(self, source: NodeId, target: NodeId, request: BeginQuorumEpochRequest) -> None:
         view = self.facts.views[source]
         if view.core is not None:
-            config, answers = view.core.config, self.world.nodes[target].running  # else the connection is refused, at once
-            waits_ms = config.request_timeout_ms + config.retry_backoff_ms if answers else 0
+            config, network = view.core.config, self.world.cluster.network
+            fails_at_once = not self.world.nodes[target].running and network.is_prompt(source, target)
+            waits_ms = 0 if fails_at_once else config.request_timeout_ms + config.retry_backoff_ms
             self._wait(view, target, max(waits_ms, config.fetch_timeout_ms))
 
     def _on_fetch(self, exchange: AnyExchange) -> None:

@@ -210,3 +210,30 @@ def test_a_link_whose_longest_delay_is_less_than_its_shortest_is_refused() -> No
     loop.close()
     with pytest.raises(ValueError, match="from 9 to 8 us"):
         network._between(9, 8)
+
+
+def _lossy(network: SimNetwork) -> None:
+    network.link(ONE, TWO).loss = 1
+
+
+def _slow(network: SimNetwork) -> None:
+    network.link(ONE, TWO).max_us = 2 * network.default.max_us
+
+
+@pytest.mark.parametrize(
+    ("change", "prompt"),
+    [
+        (lambda network: None, True),
+        (lambda network: network.refuse(ONE, TWO), True),
+        (lambda network: network.cut(TWO, ONE, one_way=True), True),
+        (lambda network: network.cut(ONE, TWO, one_way=True), False),
+        (_lossy, False),
+        (_slow, False),
+    ],
+)
+def test_a_link_is_prompt_whose_messages_arrive_or_fail_at_once(change: Callable[[SimNetwork], None], prompt: bool) -> None:
+    async def body(loop: VirtualLoop, network: SimNetwork, one: SimHostTransport, two: SimHostTransport) -> None:
+        change(network)
+        assert network.is_prompt(ONE, TWO) is prompt
+
+    scenario(body)
