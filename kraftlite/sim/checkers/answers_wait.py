@@ -26,7 +26,8 @@ class AnswersWait(MetadataChecker):
 
     def __init__(self, world: World) -> None:
         super().__init__(world)
-        self._written: dict[AnyExchange, _Written] = {}
+        self._written: dict[AnyExchange, _Written | None] = {}
+        """By exchange, of its first message: a network that duplicates it brings another one later. None: nothing waited."""
         for method in (BROKER_HEARTBEAT, ALTER_PARTITION):
             self.facts.watch_arrival(method, self._on_arrival)
             self.facts.watch_served(method, self._on_served)
@@ -35,10 +36,11 @@ class AnswersWait(MetadataChecker):
         view = self.facts.view(self.world.nodes[exchange.target])
         core = view.controller
         pending = None if core is None else core.deferred.highest_pending_offset
-        if core is None or core.claim_epoch is None or pending is None:
+        if core is None or core.claim_epoch is None:
             return
         if exchange.method is not ALTER_PARTITION or exchange.request.partitions:
-            self._written.setdefault(exchange, _Written(view.author, core.claim_epoch, pending))
+            written = None if pending is None else _Written(view.author, core.claim_epoch, pending)
+            self._written.setdefault(exchange, written)
 
     def _on_served(self, exchange: AnyExchange, response: object) -> None:
         written, view = self._written.pop(exchange, None), self.facts.view(self.world.nodes[exchange.target])
