@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from kraftlite.metadata import records as r
 from kraftlite.metadata.kafka_records.compiler import domain_default
 from kraftlite.metadata.kafka_records.layout import Field, Kind, Layout
-from kraftlite.metadata.kafka_records.table import LAYOUTS
+from kraftlite.metadata.kafka_records.table import IN_ORDER, LAYOUTS
 from kraftlite.metadata.kafka_records.values import PROTOCOL_NAMES
 from kraftlite.model.ids import uuid_to_str
 from kraftlite.model.messages.controller import ListenerInfo
@@ -128,6 +128,8 @@ def _drawn(layout: Layout, field: Field, hint: Any) -> st.SearchStrategy[Any]:
         return st.lists(_LISTENERS, max_size=3).map(tuple)
     if field.kind is Kind.STRUCTS:
         found = values(hint)
+        if field.meaning is IN_ORDER:
+            return found.map(lambda items: tuple(sorted(items)))
         return (
             found.map(lambda items: tuple(replace(it, min_level=1, max_level=2) for it in items))
             if field.name == "features"

@@ -28,6 +28,8 @@ CHANGED: Final = Meaning("(None if {0} is UNCHANGED else {0})", "(UNCHANGED if {
 """Null leaves the old value."""
 CHANGED_IF_ANY: Final = Meaning("(() if {0} is UNCHANGED else SOME({0}))", "({0} or UNCHANGED)")
 """An empty array leaves the old value, so that none can be set."""
+IN_ORDER: Final = Meaning(read="tuple(sorted({0}))")
+"""The elements of a map, which come in any order."""
 NONE_IF_EMPTY: Final = Meaning("({0} or None)", "({0} or ())")
 RECOVERING: Final = Numbers({0: False, 1: True})
 CHANGED_RECOVERING: Final = Numbers({-1: UNCHANGED, 0: False, 1: True})
@@ -171,6 +173,7 @@ _OTHERS: Final = (
                 STRUCTS,
                 parts=(f("entityType", STRING, "type"), f("entityName", STRING, "name", nullable=True)),
                 made=QuotaEntityPart,
+                meaning=IN_ORDER,
             ),
             f("key", STRING),
             f("value", FLOAT64, meaning=Meaning("(0.0 if {0} is None else float({0}))")),

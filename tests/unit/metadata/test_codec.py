@@ -170,6 +170,16 @@ def test_a_quota_that_is_no_number_of_json_is_shown_as_kafka_shows_it(value: str
     assert as_json(data)["data"]["value"] == shown
 
 
+def test_the_parts_of_a_quota_s_entity_come_in_one_order_whoever_wrote_them() -> None:
+    """Kafka takes them as a map. A cluster that came from ZooKeeper has the user before the client (ZkConfigMigrationClient)."""
+    parts = (QuotaEntityPart(type="user", name="a"), QuotaEntityPart(type="client-id", name="b"))
+    data = SERDE.encode(r.ClientQuotaRecord(entity=parts, key="producer_byte_rate", value="1.0"))
+    read = SERDE.decode(data)
+    assert isinstance(read, r.ClientQuotaRecord)
+    assert read.entity == parts[::-1]
+    assert [part["entityType"] for part in as_json(data)["data"]["entity"]] == ["user", "client-id"], "shown as it is"
+
+
 @pytest.mark.parametrize("level", METADATA_VERSIONS)
 def test_each_level_writes_the_versions_that_kafka_writes_at_it(level: int) -> None:
     """Kafka's MetadataVersion: registerBrokerRecordVersion, partitionRecordVersion, partitionChangeRecordVersion."""
