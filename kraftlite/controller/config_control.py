@@ -40,6 +40,7 @@ from kraftlite.model.messages.controller import (
 )
 from kraftlite.model.policy import ConfigsToAlter
 from kraftlite.model.topic_configs import TOPIC_CONFIGS, validate_topic_configs
+from kraftlite.model.topic_name import validate_topic_name
 from kraftlite.timeline.collections import TimelineMap
 from kraftlite.timeline.registry import LATEST, TimelineRegistry
 
@@ -221,7 +222,7 @@ class ConfigControl:
         for pair in configs:
             assert pair.value is not None
             values[pair.name] = pair.value
-        validate_topic_configs(values)
+        validate_topic_configs(values, self._static)
         if verdicts is not None and values:
             verdicts.check(_question((_TOPIC, topic), values))
         return [
@@ -309,10 +310,7 @@ class ConfigControl:
         if change.op == AlterConfigOp.SET:
             return change.value
         key = self._list_key(resource, change)
-        text = current.get(change.name)
-        if text is None:
-            text = self.topic_default(change.name)[0] if resource[0] == _TOPIC else key.default or ""
-        return changed_list(text, change.value, append=change.op == AlterConfigOp.APPEND)
+        return changed_list(current.get(change.name, key.default or ""), change.value, append=change.op == AlterConfigOp.APPEND)
 
     def _list_key(self, resource: Resource, change: ConfigChange) -> ConfigKey:
         """The key of a list. Raises ApiError(INVALID_CONFIG); Kafka has words of their own for keys of brokers."""
@@ -342,10 +340,12 @@ class ConfigControl:
                 records.append(ConfigRecord(resource_type=resource[0], resource_name=resource[1], name=name, value=value))
         self._check_elr(resource, wanted)
         self._check_sizes(wanted.values())
-        after = {name: value for name, value in current.items() if name not in wanted}
+        # What other software left there, perhaps an older release, is not judged with what changes.
+        after = {name: it for name, it in current.items() if name not in wanted and self._key(resource, name) is not None}
         after.update({name: value for name, value in wanted.items() if value is not None})
         if resource[0] == _TOPIC:
-            validate_topic_configs(after)
+            validate_topic_name(resource[1])
+            validate_topic_configs(after, self._static)
         elif resource[0] == _GROUP:
             validate_group_configs(after, self._static)
         elif resource[0] == _CLIENT_METRICS:

@@ -131,8 +131,11 @@ class PartitionChangeBuilder:
         return PartitionChangeRecord(topic_id=topic_id, partition=index, **changes)
 
     def _sort_isr(self) -> None:
-        """The order of the ISR is that of the assignment, so that equal sets are equal tuples."""
+        """The order of the ISR is that of the assignment, so that equal sets are equal tuples. One that Kafka wrote in another
+        order stays until something changes."""
         isr = self.isr
+        if isr == self._old.isr and self.replicas == self._old.replicas:
+            return
         ordered = tuple([replica for replica in self.replicas if replica in isr])
         if len(ordered) < len(isr):
             ordered += tuple(member for member in isr if member not in ordered)

@@ -267,8 +267,12 @@ TOPIC_CONFIGS: Final[Mapping[str, ConfigKey]] = by_name(
 )
 
 
-def validate_topic_configs(values: Mapping[str, str]) -> None:
-    """Check a topic's overrides, one by one and together. Raises ApiError(INVALID_CONFIG) at the first that is not allowed."""
+_NO_VALUES: Final[Mapping[str, str]] = {}
+
+
+def validate_topic_configs(values: Mapping[str, str], broker_values: Mapping[str, str] = _NO_VALUES) -> None:
+    """Check a topic's overrides, one by one, and together with what the broker's configuration says. Raises
+    ApiError(INVALID_CONFIG) at the first that is not allowed."""
     parsed: dict[str, Any] = {}
     for name, text in values.items():
         key = TOPIC_CONFIGS.get(name)
@@ -281,7 +285,7 @@ def validate_topic_configs(values: Mapping[str, str]) -> None:
 
     def effective(name: str) -> Any:
         key = TOPIC_CONFIGS[name]
-        return parsed[name] if name in parsed else key.parse(key.default or "")
+        return parsed[name] if name in parsed else key.parse(broker_values.get(key.server_key or "", key.default or ""))
 
     if effective("min.compaction.lag.ms") > effective("max.compaction.lag.ms"):
         raise ApiError(

@@ -47,6 +47,32 @@ def test_cm_47_operations(world: World) -> None:
     assert change(world, TOPIC, "t", ("retention.ms", SET, None)) is ErrorCode.INVALID_REQUEST
 
 
+def test_cm_47_appending_begins_with_the_key_s_own_default_whatever_the_brokers_have() -> None:
+    """Kafka's ConfigurationControlManager.getParts asks KafkaConfigSchema.getDefault, which knows no broker's value."""
+    world = World(static_broker_configs={"log.cleanup.policy": "compact"})
+    world.start_brokers(1)
+    world.create("t")
+    assert change(world, TOPIC, "t", ("cleanup.policy", APPEND, "compact")) is ErrorCode.NONE
+    assert configs(world) == {"cleanup.policy": "delete,compact"}
+
+
+def test_cm_47_what_a_topic_sets_is_judged_beside_what_the_brokers_have() -> None:
+    """Kafka's LogConfig.validate puts a topic's configs over KafkaConfig.extractLogConfigMap before it compares the two lags."""
+    world = World(static_broker_configs={"log.cleaner.min.compaction.lag.ms": "1000"})
+    world.start_brokers(1)
+    world.create("t")
+    assert change(world, TOPIC, "t", ("max.compaction.lag.ms", SET, "500")) is ErrorCode.INVALID_CONFIG
+    assert world.create("u", configs={"max.compaction.lag.ms": "500"}).error is ErrorCode.INVALID_CONFIG
+    both = (("max.compaction.lag.ms", SET, "500"), ("min.compaction.lag.ms", SET, "400"))
+    assert change(world, TOPIC, "t", *both) is ErrorCode.NONE
+
+
+def test_cm_48_a_name_that_no_topic_can_have_is_refused_as_such(world: World) -> None:
+    """Kafka's ControllerConfigurationValidator.validateTopicName, before the values and before whether there is the topic."""
+    assert change(world, TOPIC, "a b", ("retention.ms", SET, "5")) is ErrorCode.INVALID_TOPIC_EXCEPTION
+    assert change(world, TOPIC, "a b", ("no.such.key", SET, "5")) is ErrorCode.INVALID_TOPIC_EXCEPTION
+
+
 @pytest.mark.parametrize("broker", ["", "1"])
 @pytest.mark.parametrize("key", ["log.dirs", "node.id", "cordoned.log.dirs", "listeners", "no.such.key", "log.retention.ms"])
 def test_cm_47_what_is_not_set_may_be_taken_back(world: World, broker: str, key: str) -> None:
