@@ -49,8 +49,7 @@ class TokenControl:
     def create(self, request: CreateDelegationTokenRequest, wall_ms: int) -> ControllerResult[CreateDelegationTokenResponse]:
         """Raises ApiError."""
         secret = self._enabled()
-        if not supports_delegation_tokens(self._features.level_or_minimum()):
-            raise ApiError(ErrorCode.UNSUPPORTED_VERSION, "The current metadata version does not support delegation tokens")
+        self._check_level()
         lifetime_ms = self._times.max_lifetime_ms
         if request.max_lifetime_ms > 0:
             lifetime_ms = min(lifetime_ms, request.max_lifetime_ms)
@@ -121,8 +120,13 @@ class TokenControl:
             raise ApiError(ErrorCode.DELEGATION_TOKEN_AUTH_DISABLED, "Delegation Token feature is not enabled.")
         return self._secret
 
+    def _check_level(self) -> None:
+        if not supports_delegation_tokens(self._features.level_or_minimum()):
+            raise ApiError(ErrorCode.UNSUPPORTED_VERSION, "The current metadata version does not support delegation tokens")
+
     def _token(self, code: bytes) -> DelegationTokenRecord:
         self._enabled()
+        self._check_level()
         token_id = self._ids.get(code)
         token = None if token_id is None else self.tokens.get(token_id)
         if token is None:

@@ -122,6 +122,8 @@ def test_who_may_not_and_what_is_not_there() -> None:
     for refusal in (disabled.create, lambda: disabled.renew(code, NOW_MS), lambda: disabled.expire(code, NOW_MS)):
         assert refused(refusal) is ErrorCode.DELEGATION_TOKEN_AUTH_DISABLED
     assert refused(Tokens(level=13).create) is ErrorCode.UNSUPPORTED_VERSION
+    assert refused(lambda: Tokens(level=13).renew(b"x", NOW_MS)) is ErrorCode.UNSUPPORTED_VERSION
+    assert refused(lambda: Tokens(level=13).expire(b"x", NOW_MS)) is ErrorCode.UNSUPPORTED_VERSION
 
 
 def test_what_has_expired_is_swept() -> None:
