@@ -75,13 +75,21 @@ def _files(path: Path) -> list[Path]:
     return sorted(file for file in path.rglob("*") if _LOG_FILE.fullmatch(file.name) or file.name in dump_plain.NAMES)
 
 
-def dump_file(path: Path, report: Report, max_bytes: int | None, *, transactions: bool = False, offsets: bool = False) -> None:
-    """Print one file. `transactions`: its records are those of `__transaction_state`; `offsets`: of `__consumer_offsets`. Raises
-    OSError."""
+def dump_file(
+    path: Path,
+    report: Report,
+    max_bytes: int | None,
+    *,
+    metadata: bool = False,
+    transactions: bool = False,
+    offsets: bool = False,
+) -> None:
+    """Print one file. `metadata`: its records are those of the metadata log, as where its directory says so; `transactions`: of
+    `__transaction_state`; `offsets`: of `__consumer_offsets`. Raises OSError."""
     if path.suffix == ".log":
         base = int(path.stem) if path.stem.isdigit() else 0
         report.file(path, start_offset=base)
-        metadata = path.absolute().parent.name.startswith(_METADATA_PREFIX)
+        metadata = metadata or path.absolute().parent.name.startswith(_METADATA_PREFIX)
         _dump_batches(path, report, max_bytes, _decoder(metadata=metadata, transactions=transactions, offsets=offsets))
     elif path.suffix == ".checkpoint":
         end, _, epoch = path.stem.partition("-")
@@ -208,12 +216,18 @@ def _print_records(batch: memoryview, header: BatchHeader, report: Report, decod
                 ],
             }
             text = "| " + " ".join(f"{key}: {value if key != 'headerKeys' else _keys(value)}" for key, value in facts.items())
-            content, rest = _control_record(record) if header.is_control else decoder(record, offset)
+            problem = None
+            try:
+                content, rest = _control_record(record) if header.is_control else decoder(record, offset)
+            except (ApiError, Fault) as error:
+                content, rest, problem = {}, "", error
             if not (report.contents or header.is_control):
                 rest = ""
             if not report.metadata:
                 text, rest = ("", "") if header.is_control or not report.contents else ("|", rest)
             report.line(text + rest, {**facts, **content})
+            if problem is not None:
+                report.problem(f"Found a record that does not decode at offset {offset}: {problem}")
     except (ApiError, Fault) as error:
         report.problem(f"Found records that do not decode at offset {header.base_offset}: {error}")
 

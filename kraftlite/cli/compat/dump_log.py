@@ -64,6 +64,7 @@ def run(arguments: Sequence[str]) -> int:
             path,
             report,
             options.max_bytes,
+            metadata=options.cluster_metadata_decoder,
             transactions=options.transaction_log_decoder,
             offsets=options.offsets_decoder and not options.transaction_log_decoder,
         )

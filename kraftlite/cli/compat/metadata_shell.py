@@ -24,7 +24,7 @@ def run(arguments: Sequence[str]) -> int:
     words = [word for word in options.command if word and word != "--"]
     from kraftlite.cli.metadata_files import complain, say
     from kraftlite.postmortem.commands import COMMANDS, Opened, Shell
-    from kraftlite.postmortem.files import NoMetadata, find
+    from kraftlite.postmortem.files import MetadataFiles, NoMetadata, find
     from kraftlite.postmortem.reading import Reader
     from kraftlite.postmortem.replay import MetadataAt, Replay
 
@@ -32,7 +32,9 @@ def run(arguments: Sequence[str]) -> int:
     try:
         metadata = MetadataAt(find([path])[0])
     except NoMetadata as error:
-        raise ToolError(str(error)) from None
+        if not path.is_file():
+            raise ToolError(str(error)) from None
+        metadata = MetadataAt(MetadataFiles(name=str(path), segments=((0, path),), snapshots=()))
     reader = Reader()
     replay = Replay(notes=reader.notes)
     snapshots = metadata.files.snapshots

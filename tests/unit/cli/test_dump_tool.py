@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import struct
 from pathlib import Path
+from uuid import UUID
 
 import pytest
 from click.testing import CliRunner, Result
@@ -11,6 +12,8 @@ from click.testing import CliRunner, Result
 from kraftlite.cli.main import cli
 from kraftlite.coordinator.records import CommittedOffset, GroupValue, MemberValue, group_record, offset_record, offset_tombstone
 from kraftlite.log.batch import Record, build_batch
+from kraftlite.metadata.codec import MetadataSerde
+from kraftlite.metadata.records import TopicRecord
 from kraftlite.model.ids import uuid_from_str
 from kraftlite.model.topic_partition import TopicPartition
 
@@ -194,3 +197,24 @@ def test_to_24_an_offset_of_apache_kafka_names_its_topic_by_id(tmp_path: Path) -
         plain, plain.replace(':9}', ':9,"topicId":"73iqUSY1T4q6UKbvyL6Frw"}'), plain,
     ]  # fmt: skip
     assert "Error at offset 3, skipping." in shown[3]
+
+
+def metadata(name: str) -> bytes:
+    return MetadataSerde().encode(TopicRecord(name=name, topic_id=UUID(int=5)))
+
+
+def test_to_24_metadata_is_decoded_wherever_its_file_lies(tmp_path: Path) -> None:
+    """Kafka's tool goes by --cluster-metadata-decoder alone: a segment that was copied elsewhere is one as well."""
+    path = written(tmp_path, [(None, metadata("orders"))])
+    (line,) = rows(tool("--files", path, "--cluster-metadata-decoder"))
+    assert '"type":"TOPIC_RECORD","version":0,"data":{"name":"orders"' in line
+
+
+def test_to_24_a_record_that_does_not_decode_costs_no_other_record(tmp_path: Path) -> None:
+    """Kafka's ClusterMetadataLogMessageParser says "Error at 1, skipping." in its place, and goes on."""
+    newer = bytes((1, 99, 0, 0))
+    path = written(tmp_path, [(None, metadata("a")), (None, newer), (None, metadata("b"))])
+    lines = rows(tool("--files", path, "--cluster-metadata-decoder"))
+    assert [f'"name":"{name}"' in "".join(lines) for name in "ab"] == [True, True]
+    assert sum(line.startswith("| offset: 1 ") for line in lines) == 1
+    assert sum(line.startswith("Found a record that does not decode at offset 1: ") for line in lines) == 1

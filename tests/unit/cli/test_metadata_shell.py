@@ -188,3 +188,12 @@ def test_to_22_compat_says_what_kafka_says(log: MetadataLog) -> None:
     done = kafkas("--snapshot", log.path, "ls", "/topics")
     assert (done.exit_code, done.stdout) == (0, "ls: /topics: no such file or directory.\n")
     assert kafkas("ls").exit_code == kafkas("--snapshot", log.directory / "nope", "ls").exit_code == 1
+
+
+def test_to_22_compat_reads_a_file_of_any_name(log: MetadataLog, tmp_path: Path) -> None:
+    """Kafka's SnapshotFileReader opens what it is given: a copy may be called anything."""
+    copy = tmp_path / "controller-2-metadata.bin"
+    copy.write_bytes(log.path.read_bytes())
+    said = run("compat", "kafka-metadata-shell", "--snapshot", copy, "cat", "/image/topics/byName/orders/0")
+    assert (said.exit_code, said.stderr) == (0, "") and "leader=2," in said.stdout
+    assert said.stdout == run("compat", "kafka-metadata-shell", "-s", log.path, "cat", "/image/topics/byName/orders/0").stdout
