@@ -304,7 +304,7 @@ def test_who_was_eligible_until_the_sets_were_cleared_is_elected_uncleanly(tmp_p
     run.add(KILLED, gone, BrokerRegistrationChangeRecord(broker_id=N4, broker_epoch=4, fenced=True))
     run.add(KILLED + 100, ClearElrRecord(topic_name="orders"))
     run.add(KILLED + 200, PartitionChangeRecord(topic_id=TOPIC_ID, partition=0, leader=N5, isr=(N5,), recovering=True))
-    found = failover_report([run.write()])
+    found = report(run.write())
     assert found.problems == (f"{tmp_path.name}, failure 1: orders-0: node 5 was elected from outside of the ISR",)
 
 
