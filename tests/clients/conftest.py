@@ -1,4 +1,4 @@
-"""One cluster for all clients, and a capability that each of them is put through.
+"""One cluster for the tests of a file, and a capability that each client is put through.
 
 The cluster runs in this process: what a client says and hears is the same. Those tests that are about bytes on the wire, and a
 few others, use `processes`, whose nodes run on uvloop. With `--kafka-external BOOTSTRAP` it is that cluster, and what needs nodes
@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from functools import partial
 from itertools import count
 from secrets import token_hex
+from typing import Literal
 
 import pytest
 
@@ -47,7 +48,12 @@ def start(request: pytest.FixtureRequest) -> Start:
     return partial(started, apache=bool(request.config.getoption("--apache-kafka")))
 
 
-@pytest.fixture(scope="session")
+def _life(fixture_name: str, config: pytest.Config) -> Literal["session", "module"]:
+    """That of a cluster. One of kraftlite starts within a second, and costs while nobody uses it; Apache Kafka starts slowly."""
+    return "session" if _external(config) is not None or config.getoption("--apache-kafka") else "module"
+
+
+@pytest.fixture(scope=_life)
 def cluster(request: pytest.FixtureRequest, start: Start) -> Iterator[Cluster]:
     external = _external(request.config)
     if external is not None:
@@ -60,7 +66,7 @@ def cluster(request: pytest.FixtureRequest, start: Start) -> Iterator[Cluster]:
         yield cluster
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope=_life)
 def processes(request: pytest.FixtureRequest) -> Iterator[Cluster]:
     if request.config.getoption("--apache-kafka"):
         pytest.skip("--apache-kafka: this is about kraftlite's processes")
@@ -68,7 +74,7 @@ def processes(request: pytest.FixtureRequest) -> Iterator[Cluster]:
         yield cluster
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope=_life)
 def closed_node(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Closed]:
     apache = bool(request.config.getoption("--apache-kafka"))
     with closed(tmp_path_factory.mktemp("closed"), apache=apache) as found:

@@ -1,4 +1,8 @@
-"""One cluster of three controllers and three brokers for all tests that put back what they broke."""
+"""One cluster of three controllers and three brokers for all tests of a file that put back what they broke.
+
+It ends with the file: its six nodes start within 1.5 s of processor time, and take as much in eighteen seconds in which nobody
+uses them.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +16,7 @@ from tests.harness.local import Cluster, running
 _NUMBERS = count(1)
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def shared_cluster() -> Iterator[Cluster]:
     with running() as cluster:
         yield cluster

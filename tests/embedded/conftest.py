@@ -1,4 +1,7 @@
-"""One embedded cluster of three controllers and three brokers for all tests that put back what they broke."""
+"""One embedded cluster of three controllers and three brokers for all tests of a file that put back what they broke.
+
+It ends with the file: it starts within 0.8 s of processor time, and takes as much in seventeen seconds in which nobody uses it.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,7 @@ from tests.harness.local import Cluster
 _NUMBERS = count(1)
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def shared_cluster() -> Iterator[Cluster]:
     with embedded() as cluster:
         yield cluster
