@@ -243,9 +243,15 @@ def test_no_mock_patch() -> None:
     assert not found, f"fakes are ports: {found}"
 
 
-def test_tests_on_spark_are_in_their_folder() -> None:
+def test_tests_of_later_stages_are_in_their_folders() -> None:
     """`scripts/test` looks for them nowhere else: to collect all tests in each process takes longer than many of them."""
-    marker = ".".join(("mark", "spark"))
-    tests = ROOT / "tests"
-    found = [str(it.relative_to(ROOT)) for it in sorted(tests.rglob("test_*.py")) if marker in it.read_text()]
-    assert found and all(it.startswith("tests/spark/") for it in found), found
+    script = (ROOT / "scripts" / "test").read_text()
+    (listed,) = re.findall(r"processes=\(tests/\{([\w,]+)\} (tests/\S+)\)", script)
+    with_processes = (*(f"tests/{it}/" for it in listed[0].split(",")), listed[1])
+    for marks, folders in (("spark", ("tests/spark/",)), ("(cluster|clients)", with_processes)):
+        marker = re.compile(rf"\bmark\.{marks}\b")
+        found = [
+            path.relative_to(ROOT).as_posix() for path in (ROOT / "tests").rglob("test_*.py") if marker.search(path.read_text())
+        ]
+        elsewhere = [it for it in found if not it.startswith(folders)]
+        assert found and not elsewhere, elsewhere
