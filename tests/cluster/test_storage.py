@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -52,24 +51,6 @@ def test_bl_14_foreign_cluster_id(cluster: Cluster) -> None:
         assert node.data_dir in refused.stderr and "format" in refused.stderr.lower()
     finally:
         meta.write_text(original)
-
-
-def test_bl_03_broker_without_controllers_gives_up(tmp_path: Path, cluster: Cluster) -> None:
-    broker = cluster.brokers[0]
-    cluster.terminate(broker)
-    cluster.wait_stopped(broker)
-    fresh = tmp_path / "data"  # without a log that says where the voters are
-    fresh.mkdir()
-    shutil.copy(Path(cluster.node(broker).data_dir) / "meta.properties", fresh)
-    refused = start_node(
-        cluster.node(broker).config_path,
-        "controller.quorum.bootstrap.servers=127.0.0.1:1",
-        f"log.dirs={fresh}",
-        "initial.broker.registration.timeout.ms=2000",
-    )
-    assert refused.returncode != 0
-    assert "Traceback" not in refused.stderr
-    assert "regist" in refused.stderr.lower()
 
 
 def test_lg_26_torn_and_flipped_bytes_are_healed_from_the_leader() -> None:
