@@ -47,8 +47,9 @@ async def describe_log_dirs(ctx: BrokerContext, wanted: Collection[TopicPartitio
     for path, log, lag in view.moves.copies():
         if path in by_path and (wanted is None or log.tp in wanted):
             by_path[path].append(LogDirReplica(tp=log.tp, size_bytes=log.size_bytes, offset_lag=lag, is_copy=True))
-    found = [_online(view, path, tuple(by_path[path])) for path in sorted(by_path)]
-    found += [LogDirDescription(error=ErrorCode.KAFKA_STORAGE_ERROR, path=path) for path in sorted(view.offline_directories())]
+    offline = view.offline_directories()  # also one that has failed meanwhile
+    found = [_online(view, path, tuple(by_path[path])) for path in sorted(by_path) if path not in offline]
+    found += [LogDirDescription(error=ErrorCode.KAFKA_STORAGE_ERROR, path=path) for path in sorted(offline)]
     return found
 
 

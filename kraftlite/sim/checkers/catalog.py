@@ -7,6 +7,7 @@ from typing import Final
 from kraftlite.sim.checkers.base import CheckerFactory
 from kraftlite.sim.checkers.catalog_admin import ADMINISTRATION
 from kraftlite.sim.checkers.catalog_compared import COMPARED
+from kraftlite.sim.checkers.catalog_described import DESCRIBED
 from kraftlite.sim.checkers.catalog_directories import DIRECTORIES
 from kraftlite.sim.checkers.catalog_groups import GROUPS
 from kraftlite.sim.checkers.catalog_metadata import RAFT_AND_METADATA
@@ -22,6 +23,7 @@ _PARTS: Final = (
     TRANSACTIONS,
     DIRECTORIES,
     SECURITY,
+    DESCRIBED,
     COMPARED,
 )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 
 import pytest
@@ -18,6 +19,7 @@ from kraftlite.model.messages.controller import (
 )
 from kraftlite.model.topic_partition import TopicPartition
 from kraftlite.replication.throttle import MOVES_RATE
+from kraftlite.runtime.turns import Turns
 from tests.harness.node_cluster import MemCluster, MemNode
 from tests.spec.node.test_directories import A0, broker_of, cluster_of, is_told, logs_of, other_directory, settled
 
@@ -242,3 +244,17 @@ async def set_bound(cluster: MemCluster, node: MemNode, value: str | None) -> No
     request = IncrementalAlterConfigsRequest(resources=(resource,), validate_only=False, timeout_ms=10_000)
     answer = await cluster.call(alter_configs(broker_of(node).context, request), "the change")
     assert [one.error for one in answer.resources] == [ErrorCode.NONE]
+
+
+async def test_cp_14_a_directory_that_fails_while_it_is_described_is_told_once(tmp_path: Path) -> None:
+    cluster, node, home, other = await with_a_replica(tmp_path)
+    await cluster.create_topic("b", partitions=4)
+    await cluster.until(lambda: len(logs_of(node).logs()) >= 3, "logs of b, too")
+    logs, context = logs_of(node), broker_of(node).context
+    context.turns = Turns(context.ports.clock, turn_ms=0)
+    description = asyncio.ensure_future(describe_log_dirs(context, None))
+    await asyncio.sleep(0)
+    assert not description.done(), "it waits for its next turn"
+    logs._fail(next(state for state in logs._dirs if state.path == home), OSError(5, "gone"))
+    told = [(it.path, it.error) for it in await description]
+    assert told == [(other, ErrorCode.NONE), (home, ErrorCode.KAFKA_STORAGE_ERROR)]
