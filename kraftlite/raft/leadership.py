@@ -332,11 +332,11 @@ class Leadership:
             return
         self._drain(leader)
         self._begin_epoch(leader)
-        expired = [
+        since_ms = ctx.now_ms - ctx.config.tuning.raft_observer_expiry_ms
+        expired = [  # and who was a voter, and has not fetched from this leader
             key
             for key, progress in leader.observers.items()
-            if _or(progress.last_fetch_at_ms, ctx.now_ms) + ctx.config.tuning.raft_observer_expiry_ms <= ctx.now_ms
-            and key != ctx.key
+            if (progress.last_fetch_at_ms is None or progress.last_fetch_at_ms <= since_ms) and key != ctx.key
         ]
         for key in expired:
             del leader.observers[key]

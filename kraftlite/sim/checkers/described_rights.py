@@ -15,6 +15,7 @@ from kraftlite.sim.checkers.facts import MetadataChecker
 from kraftlite.sim.checkers.i90_rights import Rules
 from kraftlite.sim.checkers.i94_sessions import SECRET, Exchanged, LoginChecker, Session
 from kraftlite.sim.checkers.model import MetadataState
+from kraftlite.sim.checkers.views import Entry
 from kraftlite.sim.services.doors import DOOR, DoorAnswer, DoorAsk
 from kraftlite.sim.services.logins import LoginAnswer
 from kraftlite.sim.workloads.logins import CREATE, DESCRIBE
@@ -27,13 +28,19 @@ _HOST: Final = "10.0.0.9"
 
 
 class EntriesDescribed(MetadataChecker):
-    """A user who may see the entries is told those that the filter matches, each once. A topic that is named twice in a request
-    for more partitions gets none, and this is told once, whoever asks."""
+    """An equal entry is there once. A user who may see the entries is told those that the filter matches, each once. A topic that
+    is named twice in a request for more partitions gets none, and this is told once, whoever asks."""
 
     def __init__(self, world: World) -> None:
         super().__init__(world)
         self.judged = {LIST: 0, TWICE: 0}
         self.facts.watch_served(DOOR, self._served)
+
+    def on_record(self, entry: Entry, offset: int, record: r.MetadataRecord, before: MetadataState, after: MetadataState) -> None:
+        if isinstance(record, r.AccessControlEntryRecord):
+            fields = _fields(record)
+            if any(_fields(it) == fields for it in before.acls.values()):
+                self.fail(f"offset {offset} of the metadata log has {record}, which was there already")
 
     def _served(self, exchange: AnyExchange, answer: DoorAnswer) -> None:
         ask: DoorAsk = exchange.request

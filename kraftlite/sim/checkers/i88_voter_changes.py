@@ -5,9 +5,11 @@ from __future__ import annotations
 from typing import ClassVar, Final, TypeAlias
 from uuid import UUID
 
+from kraftlite.metadata.features import KRAFT_VERSION
 from kraftlite.model.errors import ErrorCode
 from kraftlite.model.ids import NodeId, uuid_to_str
-from kraftlite.model.messages.methods import ADD_VOTER, REMOVE_VOTER
+from kraftlite.model.messages.controller import UpdateFeaturesRequest
+from kraftlite.model.messages.methods import ADD_VOTER, REMOVE_VOTER, UPDATE_FEATURES
 from kraftlite.model.messages.raft import AddVoterRequest, AddVoterResponse, RemoveVoterRequest, RemoveVoterResponse
 from kraftlite.sim.checkers.base import World
 from kraftlite.sim.checkers.facts import MetadataChecker
@@ -26,7 +28,8 @@ _CHANGE: TypeAlias = tuple[str, NodeId, UUID | None]
 class VoterChanges(MetadataChecker):
     """Counts, for each replica, the additions and the removals: those that were asked for and not refused, those that the leader
     has said to be done, and those in the committed log. Whoever asks, an administrator or the controller itself, goes through
-    these two calls."""
+    these two calls. The configured voters come into the log, with the kraft.version that has them there, when an update of
+    features asks for that level, and not when it asks only whether it may (DQ-40)."""
 
     numbers: ClassVar[tuple[int, ...]] = (88,)
 
@@ -35,6 +38,8 @@ class VoterChanges(MetadataChecker):
         self._asked: dict[_CHANGE, int] = {}
         self._acknowledged: dict[_CHANGE, int] = {}
         self._done: dict[_CHANGE, int] = {}
+        self._upgrade_asked = False
+        self.facts.watch_arrival(UPDATE_FEATURES, self._on_update)
         self.facts.watch_arrival(ADD_VOTER, self._on_arrival)
         self.facts.watch_arrival(REMOVE_VOTER, self._on_arrival)
         self.facts.watch_served(ADD_VOTER, self._on_served)
@@ -45,6 +50,11 @@ class VoterChanges(MetadataChecker):
     def _on_arrival(self, exchange: AnyExchange) -> None:
         change = _change_of(exchange.request)
         self._asked[change] = self._asked.get(change, 0) + 1
+
+    def _on_update(self, exchange: AnyExchange) -> None:
+        request: UpdateFeaturesRequest = exchange.request
+        if not request.validate_only and any(it.name == KRAFT_VERSION for it in request.updates):
+            self._upgrade_asked = True
 
     def _on_served(self, exchange: AnyExchange, response: _RESPONSE) -> None:
         if response.error not in _OPEN:
@@ -65,6 +75,8 @@ class VoterChanges(MetadataChecker):
             return
         was = sets.before(len(sets.committed) - 1)
         if [it for it, _ in was] == [it for it, _ in entry.voters] and all(directory is None for _, directory in was):
+            if not self._upgrade_asked:
+                self.fail(f"offset {entry.voters_offset} is committed and raises the kraft.version, which nobody has asked for")
             return  # the configured voters come into the log
         added, removed = one_step(was, entry.voters)
         for kind, keys in (("add", added), ("remove", removed)):

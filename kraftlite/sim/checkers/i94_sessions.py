@@ -28,6 +28,7 @@ from kraftlite.simhost.network import AnyExchange
 OVER: Final = "its session is over"
 SECRET: Final = TOKENS["delegation.token.secret.key"]
 EXPIRY_MS: Final = int(TOKENS["delegation.token.expiry.time.ms"])
+LIFETIME_MS: Final = int(TOKENS["delegation.token.max.lifetime.ms"])
 _LINGER_MS: Final = 1_000
 """A batch has the time of its first record, and gathers others for some milliseconds."""
 SWEPT_WITHIN_MS: Final = int(TOKENS["delegation.token.expiry.check.interval.ms"]) + 5_000
@@ -293,6 +294,9 @@ class LoginsDeserved(LoginChecker):
             self._known = (*self._known, record)
         if record.expiration_timestamp_ms > record.max_timestamp_ms:
             self.fail(f"offset {offset}: token {record.token_id} lasts longer than its longest life")
+        life_ms = record.max_timestamp_ms - record.issue_timestamp_ms
+        if life_ms > LIFETIME_MS:
+            self.fail(f"offset {offset}: token {record.token_id} may live for {life_ms} ms, configured are {LIFETIME_MS}")
         left_ms = record.expiration_timestamp_ms - parse_header(entry.raw).max_timestamp
         if left_ms > EXPIRY_MS + _LINGER_MS:
             self.fail(f"offset {offset}: token {record.token_id} lasts {left_ms} ms from now on, configured are {EXPIRY_MS}")

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from kraftlite.model.errors import ErrorCode
 from kraftlite.model.ids import NodeId
-from kraftlite.model.messages.methods import DESCRIBE_QUORUM, RAFT_FETCH
+from kraftlite.model.messages.methods import DESCRIBE_QUORUM, FETCH_SNAPSHOT, RAFT_FETCH
 from kraftlite.model.messages.raft import DescribeQuorumResponse, QuorumReplica, RaftFetchResponse
 from kraftlite.raft.core import RaftCore
 from kraftlite.raft.voters import ReplicaKey
@@ -55,6 +55,7 @@ class QuorumDescribed(MetadataChecker):
         self._asked: dict[AnyExchange, _Moment] = {}
         self.judged = 0
         self.facts.watch_arrival(RAFT_FETCH, self._fetches)
+        self.facts.watch_arrival(FETCH_SNAPSHOT, self._fetches_snapshot)
         self.facts.watch_served(RAFT_FETCH, self._fetched)
         self.facts.watch_arrival(DESCRIBE_QUORUM, self._ask)
         self.facts.watch_served(DESCRIBE_QUORUM, self._told)
@@ -65,6 +66,13 @@ class QuorumDescribed(MetadataChecker):
             key = ReplicaKey(request.replica_id, request.replica_directory_id)
             fetched = _Fetched(exchange, request.fetch_offset, self._wall_ms(exchange.target))
             self._of(exchange.target, core.epoch).setdefault(key, _Replica()).fetches.append(fetched)
+
+    def _fetches_snapshot(self, exchange: AnyExchange) -> None:
+        """It goes on with what it has begun; its offset is not said."""
+        request, core = exchange.request, self.facts.views[exchange.target].core
+        if core is not None and request.current_leader_epoch == core.epoch:
+            key = ReplicaKey(request.replica_id, request.replica_directory_id)
+            self._of(exchange.target, core.epoch).setdefault(key, _Replica())
 
     def _fetched(self, exchange: AnyExchange, response: RaftFetchResponse) -> None:
         if response.error is not ErrorCode.NONE or response.diverging_epoch is not None or response.snapshot_id is not None:

@@ -195,7 +195,7 @@ class LoginClient(SimClient):
         if what >= 6:
             renewers = [{"principal_type": USER, "principal_name": rng.choice((*PASSWORDS, FIRST_USER))}]
             owner = {"owner_principal_type": None, "owner_principal_name": None}
-            return CREATE, {**owner, "renewers": renewers[: rng.randrange(2)], "max_lifetime": rng.choice((-1, 3_000, 12_000))}
+            return CREATE, {**owner, "renewers": renewers[: rng.randrange(2)], "max_lifetime": rng.choice((-1, 3_000, 90_000))}
         token = rng.choice(self._tokens)
         if what == 4:
             return RENEW, {"hmac": token.hmac, "renew_period": rng.choice((-1, 1_000, 60_000))}

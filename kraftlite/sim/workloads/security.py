@@ -167,7 +167,10 @@ class SecurityAdmin(DoorClient):
                     await self.backoff()
 
     def _grants(self) -> bytes:
-        return body_of(30, 3, {"creations": [self._entry() for _ in range(self.rng.choice((1, 1, 2, 6)))]})
+        entries = [self._entry() for _ in range(self.rng.choice((1, 1, 2, 6)))]
+        if len(entries) > 2:
+            entries.append(entries[0])  # one that is named twice is there once
+        return body_of(30, 3, {"creations": entries})
 
     def _entry(self) -> Mapping[str, object]:
         rng = self.rng

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from kraftlite.broker.dynamic_configs import DynamicConfigs
-from kraftlite.broker.handlers import at_controller, broker_changes, configs, quotas
+from kraftlite.broker.handlers import at_controller, broker_changes, configs, log_dirs, quotas
 from kraftlite.broker.log_dirs import LogDirs
 from kraftlite.broker.metadata_cache import MetadataCache
 from kraftlite.broker.publisher import BrokerMetadataPublisher
@@ -30,6 +30,7 @@ from kraftlite.replication import states
 from kraftlite.replication.counts import ReplicaCounts
 from kraftlite.replication.manager import ReplicaManager
 from kraftlite.replication.partition import Partition
+from kraftlite.sim.services import admin as questions
 from kraftlite.sim.services import at_controller as asked_here
 from kraftlite.sim.workloads import admin as workload
 from kraftlite.sim.workloads import agreements
@@ -445,3 +446,11 @@ def pushes_at_any_time(patch: Patch) -> None:
 def named_twice_at_a_controller(patch: Patch) -> None:
     """CB-03: a client waits for a result of each resource that it names."""
     patch.edit(at_controller, "alter_configs_here", ("        if times > 1\n", "        if times > 2\n"), also=(asked_here,))
+
+
+@mutant("records-told-as-bytes", "DescribeLogDirs tells how many offsets a log has for its bytes", expects=("LogDirsDescribed",))
+def records_told_as_bytes(patch: Patch) -> None:
+    """CP-14: who moves replicas to where there is room goes by it."""
+    changes = ("tp=log.tp, size_bytes=log.size_bytes, offset_lag=max(", "tp=log.tp, size_bytes=log.leo, offset_lag=max(")
+    patch.edit(log_dirs, "describe_log_dirs", changes)
+    patch.set(questions, "DESCRIPTIONS", {**questions.DESCRIPTIONS, "log dirs": log_dirs.describe_log_dirs})

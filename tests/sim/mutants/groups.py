@@ -276,3 +276,23 @@ def coordinators_miss_what_joined(patch: Patch) -> None:
     told = "coordinator.replicas_applied(update.topics, update.image)"
     first = told.replace("update.topics", "began.topics")
     patch.edit(BrokerMetadataPublisher, "_apply", (joined, f"began = update; {joined}"), (told, first))
+
+
+@mutant(
+    "metadata-told-as-assignment",
+    "DescribeGroups tells what a member of a classic group subscribes to for what it was assigned",
+    expects=("GroupsDescribed",),
+)
+def metadata_told_as_assignment(patch: Patch) -> None:
+    """CP-40: both are bytes of the clients' own, side by side in the answer."""
+    patch.edit(Group, "describe", ('m.assignment if stable else b""', 'm.metadata(name) if stable else b""'))
+
+
+@mutant(
+    "all-told-in-the-groups-epoch",
+    "each member of the consumer protocol is described in the epoch of its group",
+    expects=("GroupsDescribed",),
+)
+def all_told_in_the_groups_epoch(patch: Patch) -> None:
+    """KIP-848: an administrator does not see who holds a rebalance up."""
+    patch.edit(ConsumerGroup, "describe", ("member_epoch=member.epoch", "member_epoch=self.epoch"))

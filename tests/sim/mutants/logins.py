@@ -102,3 +102,10 @@ def token_renewed_for_any_time(patch: Patch) -> None:
 def expired_tokens_stay(patch: Patch) -> None:
     """KIP-48: the metadata grows with every token that there ever was."""
     patch.edit(TokenControl, "sweep", ("if has_expired(self.tokens[token_id], wall_ms):", "if False:"))
+
+
+@mutant("token-lives-as-long-as-asked", "a token lives for as long as who makes it asks for", expects=("95",))
+def token_lives_as_long_as_asked(patch: Patch) -> None:
+    """KIP-48: delegation.token.max.lifetime.ms is the administrator's, and bounds what is asked for."""
+    rule = "lifetime_ms = min(lifetime_ms, request.max_lifetime_ms)"
+    patch.edit(TokenControl, "create", (rule, "lifetime_ms = request.max_lifetime_ms"))

@@ -9,6 +9,7 @@ from kraftlite.log.control import ControlRecord
 from kraftlite.model.errors import ErrorCode
 from kraftlite.model.ids import NodeId
 from kraftlite.model.messages.raft import AddVoterRequest
+from kraftlite.raft import leadership
 from kraftlite.raft.changes import Changes
 from kraftlite.raft.context import RaftContext
 from kraftlite.raft.elections import Elections
@@ -17,6 +18,7 @@ from kraftlite.raft.joining import Joining
 from kraftlite.raft.leadership import Leadership
 from kraftlite.raft.membership import Membership
 from kraftlite.raft.voters import VoterSet
+from kraftlite.sim.workloads.membership import QuorumAdmin
 from tests.sim.mutants.catalog import mutant
 from tests.sim.mutants.patching import Patch
 
@@ -287,3 +289,39 @@ def voter_added_before_it_has_the_log(patch: Patch) -> None:
             "if progress is None:",
         ),
     )
+
+
+@mutant(
+    "who-has-everything-is-not-caught-up",
+    "DescribeQuorum does not tell of a voter that it has caught up when its fetch comes to the end of the log",
+    expects=("QuorumDescribed",),
+)
+def who_has_everything_is_not_caught_up(patch: Patch) -> None:
+    """RF-57: KAFKA-13837's fields; who replaces a controller waits until the new one has caught up."""
+    patch.edit(Leadership, "note_fetch", ("if offset >= leo:", "if offset > leo:"))
+
+
+@mutant(
+    "end-of-the-log-for-all",
+    "DescribeQuorum tells of each replica that it has all that the leader has",
+    expects=("QuorumDescribed",),
+)
+def end_of_the_log_for_all(patch: Patch) -> None:
+    """RF-57: a voter that is behind is not seen before it is missed."""
+    patch.edit(leadership, "_line", ("log_end_offset=progress.end_offset", "log_end_offset=ctx.metalog.leo"))
+
+
+def asking_first(patch: Patch) -> None:
+    """Who upgrades a quorum mostly asks only whether that may be done."""
+    patch.edit(QuorumAdmin, "upgrade", ("self.rng.randrange(8) == 0", "self.rng.randrange(8) != 0"))
+
+
+@mutant(
+    "asked-and-upgraded",
+    "an update that asks only whether kraft.version may be raised raises it",
+    expects=("88",),
+    lens=asking_first,
+)
+def asked_and_upgraded(patch: Patch) -> None:
+    """DQ-40: there is no way back to a kraft.version of before."""
+    patch.edit(Changes, "upgrade", ("if not validate_only:", "if True:"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from kraftlite.controller.acl_control import AclControl
 from kraftlite.controller.mutation_quotas import MutationQuota
 from kraftlite.metadata.delta import AclsDelta
 from kraftlite.node.authorization import AclPublisher
@@ -148,3 +149,9 @@ def bucket_without_a_brim(patch: Patch) -> None:
     """KIP-599: a token bucket bounds the burst, or it bounds nothing but the average."""
     refilled = "self.tokens + bound * max(0, now_ms - self._last_ms) / 1_000"
     patch.edit(TokenBucket, "refill", (f"min(self._burst(bound), {refilled})", refilled))
+
+
+@mutant("named-twice-and-made-twice", "an entry that a request names twice is there twice", expects=("EntriesDescribed",))
+def named_twice_and_made_twice(patch: Patch) -> None:
+    """KIP-801: what is equal has one id; who removes one of two is told that it is gone, and it still holds."""
+    patch.edit(AclControl, "create", (" and binding not in new", ""))

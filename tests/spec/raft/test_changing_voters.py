@@ -220,6 +220,16 @@ def test_dq_33_a_dead_voter_is_removed_without_a_word_of_it() -> None:
     assert cluster.run(5_000, until=lambda: "b" in leader.recorder.records)
 
 
+def test_dq_13_a_voter_that_never_fetched_is_no_observer_when_it_is_removed() -> None:
+    cluster, leader = quorum()
+    cluster[3].kill()
+    leader.resign()
+    assert cluster.run(10_000, until=cluster.has_agreed)
+    now = cluster.leader()
+    assert Call(cluster, now, remove(3)).wait().error is OK
+    assert 3 not in {it.replica_id for it in now.core.describe(0).observers}
+
+
 def test_dq_33_the_last_voter_stays() -> None:
     cluster = VoterCluster(initial=(1,), spares=(4,))
     leader = cluster.leader()

@@ -209,6 +209,14 @@ def a_change_that_nobody_asked_for(cluster: WatchedCluster) -> None:
     say(cluster, lambda voters: voters.with_voter(entry_of(cluster, SPARE)))
 
 
+@CASES.breaks(VoterChanges, "raises the kraft.version, which nobody has asked for")
+def an_upgrade_that_nobody_asked_for(cluster: WatchedCluster) -> None:
+    """The same voters as before, which were only configured until then."""
+    sets = cluster.world.notes["metadata facts"].voter_sets
+    sets.before = lambda _: tuple((node_id, None) for node_id in cluster.core(1).voters.ids)
+    say(cluster, lambda voters: voters)
+
+
 @CASES.breaks(OneChange, "2 changes of the voters are not committed")
 def two_changes_at_once(cluster: WatchedCluster) -> None:
     cluster.cut_off(cluster.leader_id())

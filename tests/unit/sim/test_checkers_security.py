@@ -325,6 +325,11 @@ def a_token_for_ever(cluster: WatchedCluster) -> None:
     cluster.write(TOKEN)
 
 
+@CASES.breaks(LoginsDeserved, "may live for 40001 ms, configured are 40000")
+def a_token_that_may_be_renewed_for_too_long(cluster: WatchedCluster) -> None:
+    cluster.write(replace(TOKEN, max_timestamp_ms=40_002))
+
+
 @CASES.breaks(LoginsDeserved, "and first has no SCRAM-SHA-256")
 def a_user_of_format_is_forgotten(cluster: WatchedCluster) -> None:
     settled(cluster, r.RemoveUserScramCredentialRecord(name="first", mechanism=1))
@@ -346,6 +351,11 @@ def an_entry_that_nobody_is_told_of(cluster: WatchedCluster) -> None:
     asked = of_door(LIST, (29, 3), EVERYTHING)
     nothing = {"throttle_time": 0, "error_code": 0, "error_message": "", "resources": []}
     served(cluster, asked, response=told((29, 3), nothing))
+
+
+@CASES.breaks(EntriesDescribed, "which was there already")
+def an_entry_that_is_there_twice(cluster: WatchedCluster) -> None:
+    settled(cluster, entry(), replace(entry(), id=UUID(int=77)))
 
 
 @CASES.breaks(EntriesDescribed, "answers .* with .*other.*other")
