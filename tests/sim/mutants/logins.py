@@ -80,7 +80,7 @@ def tokens_that_are_renewed(patch: Patch) -> None:
     patch.edit(
         LoginClient,
         "_request",
-        ("rng.choice((-1, 3_000, 12_000))", "-1"),
+        ("rng.choice((-1, 3_000, 90_000))", "-1"),
         ("rng.choice((-1, 1_000, 60_000))", "60_000"),
         ("if what == 4:", "if True:"),
     )
