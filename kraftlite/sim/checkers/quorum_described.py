@@ -53,6 +53,8 @@ class QuorumDescribed(MetadataChecker):
         self._known: dict[NodeId, tuple[int, dict[ReplicaKey, _Replica]]] = {}
         """The epoch in which a node leads, and who has fetched in it."""
         self._asked: dict[AnyExchange, _Moment] = {}
+        self._jumped = False
+        """Whether a fetch came while some clock was wrong: times are not compared any more, since it may be put right again."""
         self.judged = 0
         self.facts.watch_arrival(RAFT_FETCH, self._fetches)
         self.facts.watch_arrival(FETCH_SNAPSHOT, self._fetches_snapshot)
@@ -62,6 +64,7 @@ class QuorumDescribed(MetadataChecker):
 
     def _fetches(self, exchange: AnyExchange) -> None:
         request, core = exchange.request, self.facts.views[exchange.target].core
+        self._jumped = self._jumped or any(self.world.cluster.wall_offset_ms.values())
         if core is not None and request.current_leader_epoch == core.epoch:
             key = ReplicaKey(request.replica_id, request.replica_directory_id)
             fetched = _Fetched(exchange, request.fetch_offset, self._wall_ms(exchange.target))
@@ -151,7 +154,7 @@ class QuorumDescribed(MetadataChecker):
             self.fail(f"{where} with {it.replica_id} at {end}; it has fetched from {sorted({fetch.offset for fetch in some})}")
         if caught_up_ms is not None and (fetched_ms is None or caught_up_ms > fetched_ms):
             self.fail(f"{where} with {it.replica_id} caught up at {caught_up_ms} ms, and its last fetch at {fetched_ms} ms")
-        if end is None or any(self.world.cluster.wall_offset_ms.values()):
+        if end is None or self._jumped or any(self.world.cluster.wall_offset_ms.values()):
             return
         first_ms = min(fetch.wall_ms for fetch in some if fetch.offset == end)
         if fetched_ms is None or not first_ms <= fetched_ms <= self._wall_ms(node_id):
