@@ -54,7 +54,7 @@ class QuorumDescribed(MetadataChecker):
         """The epoch in which a node leads, and who has fetched in it."""
         self._asked: dict[AnyExchange, _Moment] = {}
         self._jumped = False
-        """Whether a fetch came while some clock was wrong: times are not compared any more, since it may be put right again."""
+        """A fetch came while some clock was wrong: times are not compared any more, since it may be put right again."""
         self.judged = 0
         self.facts.watch_arrival(RAFT_FETCH, self._fetches)
         self.facts.watch_arrival(FETCH_SNAPSHOT, self._fetches_snapshot)
