@@ -17,6 +17,8 @@ from kraftlite.sim.checkers.i44_loaded_groups import LoadedGroups
 from kraftlite.sim.checkers.offsets_expire import OffsetsExpire
 from kraftlite.sim.checkers.removals_deserved import RemovalsDeserved
 from kraftlite.sim.checkers.self_checks_coordinators import SelfCheckCoordinators
+from kraftlite.sim.checkers.stable_members import LeaversNoticed, StableMembers
+from kraftlite.sim.checkers.topics_noticed import TopicsNoticed
 
 GROUPS: Final[tuple[CheckerFactory, ...]] = (
     GroupWatch,
@@ -31,5 +33,8 @@ GROUPS: Final[tuple[CheckerFactory, ...]] = (
     OffsetsExpire,
     RemovalsDeserved,
     SelfCheckCoordinators,
+    LeaversNoticed,
+    StableMembers,
+    TopicsNoticed,
 )
 """The watch of the offsets topic drives the others, and is driven by the keeper of the losses."""

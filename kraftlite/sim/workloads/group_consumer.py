@@ -150,9 +150,8 @@ class ConsumerMember(SimMember):
         if at == 2:
             await self.rest(self.group.session_ms * self.rng.choice((300, 1_500)))
         elif at in (3, 5):
-            self.topics = self.rng.choice(
-                (self.group.topics, self.group.topics[:1], (*self.group.topics, f"{self.group.name}-x"))
-            )
+            changing = f"{self.group.name}-x"
+            self.topics = self.rng.choice((self.group.topics, (*self.group.topics[:1], changing), (*self.group.topics, changing)))
             self.regex = self.rng.choice((None, "t.*"))
             self._full = True
         elif at == 4:

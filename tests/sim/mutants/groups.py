@@ -296,3 +296,34 @@ def metadata_told_as_assignment(patch: Patch) -> None:
 def all_told_in_the_groups_epoch(patch: Patch) -> None:
     """KIP-848: an administrator does not see who holds a rebalance up."""
     patch.edit(ConsumerGroup, "describe", ("member_epoch=member.epoch", "member_epoch=self.epoch"))
+
+
+@mutant(
+    "changed-topics-unnoticed",
+    "a group of the consumer protocol looks at its topics once an hour, and not when they change",
+    expects=("TopicsNoticed",),
+)
+def changed_topics_unnoticed(patch: Patch) -> None:
+    """KIP-848: nobody reads the partitions that a topic has got."""
+    patch.edit(ConsumerGroups, "topics_changed", ("group.metadata_stale_at_ms = 0", "pass"))
+
+
+@mutant(
+    "unreleased-is-stable",
+    "a member is stable before others have given up what it is to get",
+    expects=("StableMembers",),
+)
+def unreleased_is_stable(patch: Patch) -> None:
+    """KIP-848: nobody leads a stable member further, so that it never gets it."""
+    change = ("MemberState.UNRELEASED_PARTITIONS if unreleased else MemberState.STABLE", "MemberState.STABLE")
+    patch.edit(reconcile, "_advance", change)
+
+
+@mutant(
+    "leaving-changes-nothing",
+    "a group whose member is gone stays in its epoch",
+    expects=("LeaversNoticed",),
+)
+def leaving_changes_nothing(patch: Patch) -> None:
+    """KIP-848: the partitions of who is gone are nobody's until something else changes the group."""
+    patch.edit(ConsumerGroups, "drop", ("self.steps.bump_epoch(change)", "pass"))
