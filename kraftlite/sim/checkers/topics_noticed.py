@@ -34,6 +34,8 @@ class TopicsNoticed(Checker):
         self.judged = 0
 
     def on_served(self, exchange: AnyExchange, response: object) -> None:
+        if exchange.method is not BEAT:
+            return
         assert isinstance(response, Told)
         node, name = self.world.nodes[exchange.target].node, exchange.request.group_id
         if response.error is not ErrorCode.NONE or node is None or node.broker is None:
