@@ -13,15 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.harness.chaos import run_seed
-
-
-def _seeds() -> list[int]:
-    seeds: list[int] = []
-    for part in os.environ.get("KRAFTLITE_CHAOS_SEEDS", "").split(","):
-        first, _, last = part.strip().partition("-")
-        if first:
-            seeds += range(int(first), int(last or first) + 1)
-    return seeds
+from tests.harness.seeds import seeds_in
 
 
 def _keep() -> Path | None:
@@ -37,6 +29,6 @@ def test_chaos(seed: int) -> None:
 
 @pytest.mark.cluster
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", _seeds())
+@pytest.mark.parametrize("seed", seeds_in("KRAFTLITE_CHAOS_SEEDS"))
 def test_chaos_more(seed: int) -> None:
     run_seed(seed, duration_s=25, keep=_keep())

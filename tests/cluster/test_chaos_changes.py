@@ -6,7 +6,6 @@ killed: nothing acknowledged is lost, nothing aborted is read, every ISR becomes
 
 from __future__ import annotations
 
-import os
 import time
 from pathlib import Path
 
@@ -14,21 +13,14 @@ import pytest
 
 from tests.harness import changing
 from tests.harness.cluster import Client, ended
+from tests.harness.seeds import seeds_in
 
 SECONDS = 150
 
 
-def _seeds() -> list[int]:
-    seeds: list[int] = []
-    for part in os.environ.get("KRAFTLITE_CHANGES_SEEDS", "1").split(","):
-        first, _, last = part.strip().partition("-")
-        seeds += range(int(first), int(last or first) + 1)
-    return seeds
-
-
 @pytest.mark.cluster
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", _seeds())
+@pytest.mark.parametrize("seed", seeds_in("KRAFTLITE_CHANGES_SEEDS", "1"))
 def test_a_cluster_that_is_changed_while_its_nodes_are_killed_loses_nothing(seed: int, tmp_path: Path) -> None:
     """DQ-30, DQ-33, JB-07, CM-42."""
     cluster, voters = changing.create(tmp_path, changing.LEVELS[seed % len(changing.LEVELS)])

@@ -19,8 +19,12 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from kraftlite.client.errors import ClientError
 from kraftlite.config.server import load
 from kraftlite.host.disk import HostDisk
+from kraftlite.local.client import fetch_quorum
+from kraftlite.model.ids import random_uuid, uuid_to_str
+from kraftlite.node.meta_properties import read_meta_properties
 from kraftlite.node.storage import format_directories
 from tests.harness.cluster import CLUSTER_ID, Cluster, NodeProcess, wait_for
 
@@ -57,7 +61,7 @@ def create(directory: Path, release: str) -> tuple[Cluster, set[int]]:
         if node in cluster.brokers:
             kept.append(f"metadata.log.dir={node.data}")
         node.config_path.write_text("\n".join([*kept, ""]))
-    ids = {node.node_id: _uuid() for node in cluster.controllers[:3]}
+    ids = {node.node_id: uuid_to_str(random_uuid(random.SystemRandom())) for node in cluster.controllers[:3]}
     voters = ",".join(f"{id}@127.0.0.1:{cluster.nodes[id].controller_port}:{ids[id]}" for id in sorted(first))
     for node in cluster.nodes.values():
         if node.node_id in first:
@@ -84,10 +88,6 @@ def run(*arguments: object) -> str:
 
 class Refused(Exception):
     """A command that did not succeed, and its words."""
-
-
-def _uuid() -> str:
-    return run("random-uuid").strip()
 
 
 class Writer:
@@ -218,10 +218,9 @@ class Changes:
 
     def _leader(self) -> int:
         def found() -> int | None:
-            with contextlib.suppress(Refused):
-                lines = run("quorum", "describe", "--status", "-b", self.cluster.bootstrap).splitlines()
-                values = dict(line.split(":", 1) for line in lines if ":" in line)
-                return int(values["LeaderId"]) if int(values["LeaderId"]) in self.cluster.nodes else None
+            with contextlib.suppress(ClientError):
+                leader = int(fetch_quorum(self.cluster.bootstrap)["leader_id"])
+                return leader if leader in self.cluster.nodes else None
             return None
 
         return int(wait_for(found, "a leader of the quorum", PATIENCE_S))
@@ -310,14 +309,14 @@ class Changes:
 
     def replace_controller_disk(self) -> None:
         node = self.cluster.nodes[self.random.choice(sorted(self.voters))]
-        lines = (node.data / "meta.properties").read_text().splitlines()
-        old = next(line.partition("=")[2].strip() for line in lines if line.startswith("directory.id"))
+        old = read_meta_properties(HostDisk(), str(node.data))
+        assert old is not None, f"{node.data} is not formatted"
         self.say(f"controller {node.node_id} gets a new disk")
         node.kill()
         shutil.rmtree(node.data)
         run("format", "-c", node.config_path, "-t", CLUSTER_ID, "-N")
         node.start(wait=False)
-        self._remove(node.node_id, "-d", old)
+        self._remove(node.node_id, "-d", uuid_to_str(old.directory_id))
         self._until_done(f"added {node.node_id} anew", "DUPLICATE_VOTER", "quorum", "add", "-c", node.config_path)
         self.voters.add(node.node_id)
 

@@ -227,6 +227,15 @@ class GroupFacts:
         )
 
 
+def coordination(node: SimHost, group_id: str) -> GroupDriver | None:
+    """Return what coordinates a group of either protocol on this node, has read its log and knows the group."""
+    broker = None if node.node is None else node.node.broker
+    for driver in () if broker is None else broker.groups.led.drivers():
+        if driver.loaded and (group_id in driver.shard.groups.by_id or group_id in driver.shard.consumers.by_id):
+            return driver
+    return None
+
+
 def group_facts(world: World) -> GroupFacts:
     found = world.notes.get(NOTE)
     if found is None:

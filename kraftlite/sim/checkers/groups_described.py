@@ -19,6 +19,7 @@ from kraftlite.metadata.image import TopicsImage
 from kraftlite.model.errors import ErrorCode
 from kraftlite.model.ids import NodeId
 from kraftlite.sim.checkers.base import Checker, World
+from kraftlite.sim.checkers.group_log import coordination
 from kraftlite.sim.services.groups import BEAT, DESCRIBE, LIST, SYNC, DescribeAsk, Told
 from kraftlite.simhost.network import AnyExchange
 
@@ -74,7 +75,7 @@ class GroupsDescribed(Checker):
         request = exchange.request
         if exchange.method is SYNC:
             assert isinstance(response, SyncResult)
-            driver = self._driver(exchange.target, request.group_id)
+            driver = coordination(self.world.nodes[exchange.target], request.group_id)
             classic = driver is not None and request.group_id in driver.shard.groups.by_id
             if response.error is ErrorCode.NONE and classic:
                 self._synced[request.group_id, request.member_id] = request.generation, response.assignment
@@ -100,15 +101,9 @@ class GroupsDescribed(Checker):
         group = exchange.request.group_id
         if result.assignment is not None:
             parts = frozenset((topic_id, index) for topic_id, indexes in result.assignment for index in indexes)
-            held = _Given(self._driver(exchange.target, group), result.member_epoch, parts)
+            held = _Given(coordination(self.world.nodes[exchange.target], group), result.member_epoch, parts)
         if held is not None and held.epoch == result.member_epoch:
             self._given[group, result.member_id] = held
-
-    def _driver(self, node_id: NodeId, group: str) -> GroupDriver | None:
-        node = self.world.nodes[node_id].node
-        drivers = [] if node is None or node.broker is None else node.broker.groups.led.drivers()
-        shards = ((it, it.shard) for it in drivers if it.loaded)
-        return next((it for it, shard in shards if group in shard.groups.by_id or group in shard.consumers.by_id), None)
 
     def _groups(self, node_id: NodeId) -> dict[str, _Known]:
         node = self.world.nodes[node_id].node

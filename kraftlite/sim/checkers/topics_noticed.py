@@ -7,6 +7,7 @@ from typing import Final, NamedTuple
 from kraftlite.coordinator.coordinator import GroupDriver
 from kraftlite.model.errors import ErrorCode
 from kraftlite.sim.checkers.base import Checker, World
+from kraftlite.sim.checkers.group_log import coordination
 from kraftlite.sim.services.groups import BEAT, Told
 from kraftlite.simhost.network import AnyExchange
 
@@ -37,18 +38,15 @@ class TopicsNoticed(Checker):
         if exchange.method is not BEAT:
             return
         assert isinstance(response, Told)
-        node, name = self.world.nodes[exchange.target].node, exchange.request.group_id
-        if response.error is not ErrorCode.NONE or node is None or node.broker is None:
+        node, name = self.world.nodes[exchange.target], exchange.request.group_id
+        if response.error is not ErrorCode.NONE or node.node is None:
             return
-        drivers = (it for it in node.broker.groups.led.drivers() if it.loaded and name in it.shard.consumers.by_id)
-        driver = next(drivers, None)
-        if driver is None:
-            self._missed.pop(name, None)
+        driver, missed = coordination(node, name), self._missed.pop(name, None)
+        group = None if driver is None else driver.shard.consumers.by_id.get(name)
+        if driver is None or group is None:
             return
-        group = driver.shard.consumers.by_id[name]
         wanted, now_us = group.hash_of(driver.shard.consumers.cluster.topics), self.world.cluster.loop.now_us()
         self.judged += 1
-        missed = self._missed.pop(name, None)
         if wanted == group.metadata_hash or not group.members:
             return
         if missed is None or missed[:2] != (driver, wanted):

@@ -22,7 +22,7 @@ class Broker:
         self.topics = self.now_us = 0
         self.group = SimpleNamespace(members={"a": None}, metadata_hash=0, epoch=7, hash_of=lambda topics: self.topics)
         self.shard = SimpleNamespace(by_id={"g": self.group}, cluster=SimpleNamespace(topics=None))
-        self.led = [SimpleNamespace(loaded=True, shard=SimpleNamespace(consumers=self.shard))]
+        self.led = [SimpleNamespace(loaded=True, shard=SimpleNamespace(consumers=self.shard, groups=SimpleNamespace(by_id={})))]
         groups = SimpleNamespace(led=SimpleNamespace(drivers=lambda: self.led))
         node = SimpleNamespace(node=SimpleNamespace(broker=SimpleNamespace(groups=groups)))
         loop = SimpleNamespace(now_us=lambda: self.now_us)
