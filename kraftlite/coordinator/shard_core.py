@@ -37,6 +37,7 @@ from kraftlite.coordinator.modern.classic_members import ClassicMembers
 from kraftlite.coordinator.modern.cluster import Cluster
 from kraftlite.coordinator.modern.groups import MEMBER_TIMERS, ConsumerGroups
 from kraftlite.coordinator.offsets import Offsets
+from kraftlite.coordinator.owed import OwedTombstones
 from kraftlite.coordinator.records import GroupKey, OffsetKey, decode_group, decode_key, decode_offset
 from kraftlite.metadata.image import MetadataImage
 from kraftlite.model.errors import ApiError, ErrorCode
@@ -84,10 +85,11 @@ class GroupShard:
         self._config = config
         self._effects = Effects()
         self._cluster = Cluster(config, image, node_id)
-        self.groups = Groups(config, self._effects, tracer, entropy)
-        self.consumers = ConsumerGroups(config, self._effects, tracer, entropy, self.groups, self._cluster)
+        owed = OwedTombstones(self._effects)
+        self.groups = Groups(config, self._effects, tracer, entropy, owed)
+        self.consumers = ConsumerGroups(config, self._effects, tracer, entropy, self.groups, self._cluster, owed)
         self._classic_members = ClassicMembers(config, self._effects, entropy, self.consumers)
-        self.offsets = Offsets(config, self._effects, self.groups, self.consumers, tracer)
+        self.offsets = Offsets(config, self._effects, self.groups, self.consumers, tracer, owed)
         self._walks = Walks()
         self._topic_walks = 0
         self._behind = False
@@ -109,7 +111,7 @@ class GroupShard:
             offset = None if value is None else decode_offset(value)
             self.offsets.replay(decoded.group_id, decoded.tp, offset, producer_id)
         elif isinstance(decoded, GroupKey):
-            if value is not None:  # the tombstones of the empty group before it may be missing: they are not waited for
+            if value is not None:  # the tombstones of the empty group before it may be missing, as of older releases
                 self.consumers.by_id.pop(decoded.group_id, None)
             self.groups.replay(decoded.group_id, None if value is None else decode_group(value))
 

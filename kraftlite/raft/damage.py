@@ -6,9 +6,9 @@ without them: its brokers would have to truncate below their high watermark, whi
 A batch's offset and epoch are outside of its CRC. In this log they are checked by what raft writes: offsets without gaps, and a
 new epoch only with the leader's own control batch.
 
-What was flushed decides: a power cut may spoil the first of several batches that were not flushed yet, and that is cut off like
-any torn end, though intact ones are behind it. Only where no mark says how far that came, an intact batch behind a bad spot is
-damage.
+What was flushed decides: a power cut may spoil or take the first of several batches or segments that were not flushed yet, and
+that is cut off like any torn end, though intact ones are behind it. Only where no mark says how far that came, an intact batch
+behind a bad spot is damage.
 
 A node among others, and a broker, fetches again what recovery cuts off. What recovery cannot see, because no CRC covers it, is a
 leader epoch that is not what the leader wrote: a log with a later epoch than the quorum's never hears from its leader again.
@@ -56,11 +56,14 @@ def check_only_copy(disk: Disk, directory: str) -> None:
     bases = _bases(names)
     for name in names:
         stem = name.removesuffix(".index")
-        if name.endswith(".index") and stem.isdecimal() and int(stem) not in bases and (not bases or int(stem) > bases[0]):
+        lost = name.endswith(".index") and stem.isdecimal() and int(stem) not in bases and (not bases or int(stem) > bases[0])
+        if lost and (mark is None or int(stem) < flushed):
             raise Fault(f"{directory}/{stem}.log is missing, and this controller has the only copy of the metadata: restore it")
     expected, epoch = bases[0] if bases else 0, None
     for base in bases:
         path = f"{directory}/{base:020d}.log"
+        if base > expected and mark is not None and expected >= flushed:
+            return  # of several segments that were not flushed yet, a power cut has taken the first
         if base > expected:
             raise Fault(
                 f"{directory}: the records from offset {expected} to {base - 1} are missing before {path}, "

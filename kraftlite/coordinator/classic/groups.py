@@ -25,6 +25,7 @@ from kraftlite.coordinator.config import GroupConfig
 from kraftlite.coordinator.core.deadlines import Deadlines
 from kraftlite.coordinator.core.effects import Effects
 from kraftlite.coordinator.core.keys import Keyed
+from kraftlite.coordinator.owed import OwedTombstones
 from kraftlite.coordinator.records import GroupValue, group_record
 from kraftlite.model.errors import ApiError, ErrorCode
 from kraftlite.runtime.ports import Tracer
@@ -58,13 +59,16 @@ class Groups:
     Generations only grow; a member id, once removed, is never a member again.
     """
 
-    def __init__(self, config: GroupConfig, effects: Effects, tracer: Tracer, entropy: random.Random) -> None:
+    def __init__(
+        self, config: GroupConfig, effects: Effects, tracer: Tracer, entropy: random.Random, owed: OwedTombstones
+    ) -> None:
         self._config = config
         self._effects = effects
+        self._owed = owed
         self._tracer = tracer
         self._entropy = entropy
         self.deadlines: Deadlines[DeadlineKey] = Deadlines()
-        self.rebalances = Rebalances(config, effects, self.deadlines, tracer)
+        self.rebalances = Rebalances(config, effects, self.deadlines, tracer, owed)
         self.by_id: Keyed[Group] = Keyed()
 
     def check(self, group_ids: Iterable[str]) -> None:
@@ -215,7 +219,7 @@ class Groups:
             if rebalances.answer_join(member, result if error is ErrorCode.NONE else failed):
                 rebalances.expect_heartbeat(group, member)
 
-        self._effects.append([group_record(group.group_id, group.value())], stored, told)
+        self._owed.append(group.group_id, [group_record(group.group_id, group.value())], stored, told)
 
     def _replaced(self, group: Group, member: Member, old_leader: str | None, can_skip: bool) -> JoinResult:
         """A leader that comes back must not assign: nobody would hear of it. It is told so, or, where it cannot be told (before
@@ -273,7 +277,7 @@ class Groups:
                 self.rebalances.fail_assignment(group, client_error(error))
                 self.rebalances.prepare(group, f"the assignment could not be stored: {error.name}")
 
-        self._effects.append([group_record(group.group_id, group.value(assignments))], tell=told)
+        self._owed.append(group.group_id, [group_record(group.group_id, group.value(assignments))], tell=told)
 
     # --- heartbeat and leave ------------------------------------------------------------------------------------------
 

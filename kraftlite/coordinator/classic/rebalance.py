@@ -14,6 +14,7 @@ from kraftlite.coordinator.classic.group import Group, GroupState, Member
 from kraftlite.coordinator.config import GroupConfig
 from kraftlite.coordinator.core.deadlines import Deadlines
 from kraftlite.coordinator.core.effects import Effects
+from kraftlite.coordinator.owed import OwedTombstones
 from kraftlite.coordinator.records import group_record
 from kraftlite.model.errors import ErrorCode
 from kraftlite.runtime.ports import Tracer
@@ -49,9 +50,17 @@ class Rebalances:
     A member is answered exactly once per request; one that waits for a join or an assignment cannot lose its session.
     """
 
-    def __init__(self, config: GroupConfig, effects: Effects, deadlines: Deadlines[DeadlineKey], tracer: Tracer) -> None:
+    def __init__(
+        self,
+        config: GroupConfig,
+        effects: Effects,
+        deadlines: Deadlines[DeadlineKey],
+        tracer: Tracer,
+        owed: OwedTombstones,
+    ) -> None:
         self._config = config
         self._effects = effects
+        self._owed = owed
         self._deadlines = deadlines
         self._tracer = tracer
 
@@ -196,7 +205,7 @@ class Rebalances:
         group.next_generation(self._effects.wall_ms)
         self._tell(group, previous, "all members joined" if group.members else "the last member left")
         if not group.members:
-            self._effects.append([group_record(group.group_id, group.value())], _written_or_lost)
+            self._owed.append(group.group_id, [group_record(group.group_id, group.value())], _written_or_lost)
             return
         self._deadlines.set((Timer.SYNC, group.group_id, ""), self._effects.now_ms + group.rebalance_timeout_ms)
         for member in list(group.members.values()):

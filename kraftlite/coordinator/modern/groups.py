@@ -48,6 +48,7 @@ from kraftlite.coordinator.modern.records import (
 )
 from kraftlite.coordinator.modern.regex import check
 from kraftlite.coordinator.modern.steps import Steps
+from kraftlite.coordinator.owed import OwedTombstones
 from kraftlite.coordinator.records import group_record
 from kraftlite.model.errors import ApiError, ErrorCode
 from kraftlite.runtime.ports import Tracer
@@ -65,7 +66,14 @@ class ConsumerGroups:
     """
 
     def __init__(
-        self, config: GroupConfig, effects: Effects, tracer: Tracer, entropy: random.Random, classic: Groups, cluster: Cluster
+        self,
+        config: GroupConfig,
+        effects: Effects,
+        tracer: Tracer,
+        entropy: random.Random,
+        classic: Groups,
+        cluster: Cluster,
+        owed: OwedTombstones,
     ) -> None:
         self._config = config
         self._effects = effects
@@ -73,7 +81,8 @@ class ConsumerGroups:
         self._entropy = entropy
         self._classic = classic
         self.cluster = cluster
-        self.journal = Journal(effects)
+        self._owed = owed
+        self.journal = Journal(owed)
         self.steps = Steps(config, effects, cluster)
         self.by_id: Keyed[ConsumerGroup] = Keyed()
 
@@ -273,7 +282,7 @@ class ConsumerGroups:
 
         gone_records = tombstones(group_id, self.journal.keys_of(group, change.records))
         value = stored(classic, group, self.cluster.topics, self.cluster.session_timeout_ms(group_id), gone)
-        self._effects.append([*gone_records, group_record(group_id, value)], written, then)
+        self._owed.append(group_id, [*gone_records, group_record(group_id, value)], written, then)
         if rebalance:
             self._classic.rebalances.prepare(classic, f"no member of the new protocol is left: {reason}")
 
@@ -285,14 +294,14 @@ class ConsumerGroups:
 
     def make_way(self, group: ConsumerGroup) -> None:
         """A classic member joins where nobody is: the empty group of the new protocol is forgotten, its offsets are not."""
-        keys = self.journal.keys_of(group)
+        gone = tombstones(group.group_id, self.journal.keys_of(group))
         self.dissolve(group)
 
         def written(error: ErrorCode) -> None:
             if error is not ErrorCode.NONE:
-                self.journal.failed(group.group_id, keys)
+                self._owed.owe(group.group_id, gone)
 
-        self._effects.append(tombstones(group.group_id, keys), written)
+        self._owed.append(group.group_id, gone, written)
 
     def dissolve(self, group: ConsumerGroup) -> None:
         """Forget an empty group."""

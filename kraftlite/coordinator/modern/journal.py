@@ -8,9 +8,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from kraftlite.coordinator.core.effects import Effects, Then
+from kraftlite.coordinator.core.effects import Then
 from kraftlite.coordinator.modern.group import ConsumerGroup
 from kraftlite.coordinator.modern.records import ConsumerKey, ConsumerValue, EpochKey, record_of
+from kraftlite.coordinator.owed import OwedTombstones
 from kraftlite.coordinator.records import CoordinatorRecord, group_tombstone
 from kraftlite.model.errors import ErrorCode
 
@@ -60,8 +61,8 @@ class Journal:
     leaves this broker the leader, log and memory agree again. Departs: Kafka takes the change back.
     """
 
-    def __init__(self, effects: Effects) -> None:
-        self._effects = effects
+    def __init__(self, owed: OwedTombstones) -> None:
+        self._owed = owed
         self._last: dict[str, _Write] = {}
         """Per group with a write under way: the last of them."""
         self._unwritten: dict[str, dict[ConsumerKey | None, None]] = {}
@@ -95,7 +96,7 @@ class Journal:
             for one in waiting:
                 one(error)
 
-        self._effects.append(list(records.values()), written, told)
+        self._owed.append(group_id, list(records.values()), written, told)
 
     def failed(self, group_id: str, keys: Iterable[ConsumerKey | None]) -> None:
         """The records with these keys are to be written again."""

@@ -18,7 +18,7 @@ from kraftlite.sim.checkers.offsets_expire import OffsetsExpire
 from kraftlite.sim.checkers.removals_deserved import RemovalsDeserved
 from kraftlite.sim.checkers.self_checks_coordinators import SelfCheckCoordinators
 from kraftlite.sim.checkers.stable_members import LeaversNoticed, StableMembers
-from kraftlite.sim.checkers.topics_noticed import TopicsNoticed
+from kraftlite.sim.checkers.topics_noticed import TopicsNoticed, TopicsShared
 
 GROUPS: Final[tuple[CheckerFactory, ...]] = (
     GroupWatch,
@@ -36,5 +36,6 @@ GROUPS: Final[tuple[CheckerFactory, ...]] = (
     LeaversNoticed,
     StableMembers,
     TopicsNoticed,
+    TopicsShared,
 )
 """The watch of the offsets topic drives the others, and is driven by the keeper of the losses."""

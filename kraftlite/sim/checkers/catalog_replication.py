@@ -9,6 +9,7 @@ from kraftlite.sim.checkers.client_epochs import ClientEpochs
 from kraftlite.sim.checkers.controlled_shutdown import ControlledShutdown
 from kraftlite.sim.checkers.cut_logs import CutsSupersedeNothing
 from kraftlite.sim.checkers.deletions_end import DeletionsEnd
+from kraftlite.sim.checkers.epochs_fit import EpochsFit
 from kraftlite.sim.checkers.facts import MetadataWatch
 from kraftlite.sim.checkers.fetch_answers import FetchAnswers
 from kraftlite.sim.checkers.fetches_fit import FetchesFit
@@ -71,6 +72,7 @@ REPLICATION_AND_HISTORY: Final[tuple[CheckerFactory, ...]] = (
     DeletedFilesWait,
     ThrottlesKept,
     LogMatching,
+    EpochsFit,
     ProducerStateKept,
     AppliedHw,
     ReplicationQuorum,

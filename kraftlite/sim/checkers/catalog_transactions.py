@@ -15,7 +15,7 @@ from kraftlite.sim.checkers.i69_fenced_producers import FencedProducers
 from kraftlite.sim.checkers.i70_stable_fetches import StableFetches
 from kraftlite.sim.checkers.i71_pending_offsets import PendingOffsetsKept
 from kraftlite.sim.checkers.i72_transaction_refusals import TransactionRefusals
-from kraftlite.sim.checkers.i73_transaction_timeouts import TransactionTimeouts
+from kraftlite.sim.checkers.i73_transaction_timeouts import TimeoutsAsked, TransactionTimeouts
 from kraftlite.sim.checkers.transaction_ends import TransactionEnds
 from kraftlite.sim.checkers.transaction_listing import TransactionsListed
 from kraftlite.sim.checkers.transaction_log import TransactionWatch
@@ -33,6 +33,7 @@ TRANSACTIONS: Final[tuple[CheckerFactory, ...]] = (
     TransactionRefusals,
     TransactionEnds,
     TransactionTimeouts,
+    TimeoutsAsked,
     TransactionsSeen,
     SinkExact,
     RaceWatch,

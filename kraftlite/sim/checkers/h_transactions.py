@@ -15,7 +15,7 @@ from kraftlite.sim.checkers.group_log import group_facts
 from kraftlite.sim.checkers.history_checker import HistoryChecker
 from kraftlite.sim.checkers.replica_facts import may_forget_producers, replica_facts
 from kraftlite.sim.checkers.transaction_log import transaction_facts
-from kraftlite.sim.workloads.transactions_history import Outcome, Tried, copy_of
+from kraftlite.sim.workloads.transactions_history import COMPACTED, Outcome, Tried, copy_of
 
 Committed = dict[TopicPartition, list[tuple[int, str]]]
 
@@ -66,7 +66,7 @@ class TransactionsSeen(HistoryChecker):
 
     def _check_last_words(self) -> None:
         """Each id is of use when all is well again: its coordinator, and every partition that it was last in."""
-        if any(tp.topic in (*self.seen.topics, OFFSETS_TOPIC) for tp in self.world.losses.excused):
+        if any(tp.topic in (*self.seen.topics, COMPACTED, OFFSETS_TOPIC) for tp in self.world.losses.excused):
             return
         for transactional_id, could in self.seen.last_words.items():
             if not could:
@@ -169,7 +169,7 @@ class TransactionsSeen(HistoryChecker):
         fetch is a write without records, which waits for what its coordinator has written and for nobody else (TG-04).
 
         The rows of queries that write exactly once are `h_sink`'s."""
-        if any(tp.topic in (*self.seen.topics, OFFSETS_TOPIC) for tp in self.world.losses.excused):
+        if any(tp.topic in (*self.seen.topics, COMPACTED, OFFSETS_TOPIC) for tp in self.world.losses.excused):
             return
         rows = {sunk.topic for sunk in self.seen.sunk}
         values = (value for tp, records in committed.items() if tp.topic not in rows for _, value in records if "#" in value)

@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from kraftlite.coordinator.api import JoinRequest, JoinResult
 from kraftlite.coordinator.classic.group import GroupState
-from kraftlite.coordinator.modern.records import CurrentKey, EpochKey, TargetEpochKey
+from kraftlite.coordinator.modern.records import CurrentKey, EpochKey, MemberKey, TargetEpochKey
 from kraftlite.coordinator.records import GroupKey, GroupValue
 from kraftlite.model.errors import ErrorCode
 from kraftlite.model.method import AnyMethod
@@ -45,10 +45,11 @@ class EpochsGrow(GroupChecker):
     def on_records(self, log: GroupLog, changes: Sequence[Change]) -> None:
         ended: dict[str, int] = {}
         """Groups with members whose records of one protocol are deleted in this batch, and their last epoch."""
+        left = {it.key.group_id for it in changes if isinstance(it.key, MemberKey) and it.old is not None and it.new is None}
         for change in changes:
             if isinstance(change.key, GroupKey) and change.old is not None and change.new is None and change.old.members:
                 ended[change.key.group_id] = change.old.generation
-            elif isinstance(change.key, EpochKey) and change.new is None and change.old is not None:
+            elif isinstance(change.key, EpochKey) and change.new is None and change.key.group_id in left:
                 ended[change.key.group_id] = change.old
         for change in changes:
             if isinstance(change.key, GroupKey | EpochKey) and change.new is not None and change.key.group_id in self._emptied:

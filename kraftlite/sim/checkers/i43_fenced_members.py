@@ -243,6 +243,9 @@ class FencedMembers(GroupChecker):
         assert isinstance(request, HeartbeatRequest | SyncRequest | ConsumerHeartbeatRequest)
         well = getattr(response, "error", None) in _WELL if exchange.method is HEARTBEAT else _is_none(response)
         if isinstance(request, ConsumerHeartbeatRequest):
+            if well and _epoch_of(driver, request.group_id, request.member_id) is not None and request.member_epoch == 0:
+                # It came before the member that it was is removed, and was looked at behind that.
+                self._gone.get(driver, {}).pop((request.group_id, request.member_id), None)
             well = well and request.member_epoch > 0
             if well:
                 self._leaving.pop((request.group_id, request.member_id), None)

@@ -28,7 +28,8 @@ class TransactionStates(TransactionChecker):
     """In `__transaction_state` each state of an id follows one that it may follow. The same state once more is a record that was
     written again. The epoch never decreases under one producer id; a new producer id begins with epoch 0, when the old one is
     used up or the id was forgotten; no two ids have one producer id. A transaction of version 2 is decided in the next epoch.
-    Epoch 32767 is in no state but one that is decided. No record of an older leader epoch lies behind one of a newer."""
+    Epoch 32767 is in no state but one that is decided. No record of an older leader epoch lies behind one of a newer. A
+    transaction begins with the record that opens it, and no later record moves its beginning, from which its timeout counts."""
 
     numbers: ClassVar[tuple[int, ...]] = (65,)
 
@@ -58,6 +59,9 @@ class TransactionStates(TransactionChecker):
             self.fail(f"{where} has producer id {new.producer_id}, which is that of {owner}")
         if old is not None:
             self._check_epochs(where, old, new, again)
+        began_ms = old.start_ms if old is not None and old.state is _S.ONGOING else new.updated_ms
+        if new.start_ms != began_ms and not again and new.state in (_S.ONGOING, _S.PREPARE_COMMIT, _S.PREPARE_ABORT):
+            self.fail(f"{where} says that the transaction began at {new.start_ms}, it began at {began_ms}: {old}, {new}")
 
     def _check_epochs(self, where: str, old: Transaction, new: Transaction, again: bool) -> None:
         if new.producer_id != old.producer_id:

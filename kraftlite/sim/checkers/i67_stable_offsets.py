@@ -41,6 +41,8 @@ class _Scan:
     checked: int = 0
     lso: int = -1
     leader: LeaderState | None = None
+    unknown: bool = False
+    """The log has lost the marker of a transaction of which the cleaner had taken some batches, and the others look like all."""
 
     def undecided(self, hw: int) -> list[tuple[int, int]]:
         """Those whose marker is not below the HW, which may have gone back."""
@@ -84,7 +86,10 @@ class StableOffsets(ReplicaChecker):
             return
         scan = self._scans.get(view)
         if scan is None or scan.log is not log or view.was_cut or scan.seen > len(view.batches):
-            scan = self._scans[view] = _Scan(log)
+            unknown = scan is not None and scan.log is log and (scan.unknown or self._may_have_cleaned_too_much(view))
+            scan = self._scans[view] = _Scan(log, unknown=unknown)
+        if scan.unknown:
+            return
         for batch in view.batches[scan.seen :]:
             if batch in known:
                 self._follow(scan, view.key, batch.base_offset, batch.producer_id, known[batch].marker)
@@ -122,7 +127,7 @@ class StableOffsets(ReplicaChecker):
         if response.error is not ErrorCode.NONE or not response.records or view is None or scan is None:
             return
         log = view.log
-        if log is None or scan.log is not log or view.sparse_below or log.log_start_offset > 0:
+        if log is None or scan.log is not log or scan.unknown or view.sparse_below or log.log_start_offset > 0:
             return
         *_, (header, _) = iter_batches(bytes(response.records))
         last = Batch.of(header)
@@ -132,6 +137,10 @@ class StableOffsets(ReplicaChecker):
         wrong = scan.wrong(request.offset, last.next_offset, response.aborted or (), self._cleaned(view, log))
         if wrong is not None:
             self.fail(f"{source}, which reads what is committed, is answered by {view.text[:-1]}: {wrong}")
+
+    def _may_have_cleaned_too_much(self, view: ReplicaView) -> bool:
+        """Return whether the cleaner has gone by what was taken back: where a power cut took what all replicas had."""
+        return view.was_cut and self.facts.truth(view.key, view.tp).compacted and view.tp in self.world.losses.excused
 
     def _cleaned(self, view: ReplicaView, log: Log) -> int:
         """The offset below which the cleaner may have taken whole transactions."""

@@ -1,4 +1,4 @@
-"""Invariant 73: a coordinator aborts what is open for longer than its producer allowed (TX-62)."""
+"""Invariant 73: a coordinator aborts what is open for longer than its producer allowed (TX-12, TX-62)."""
 
 from __future__ import annotations
 
@@ -8,10 +8,17 @@ from kraftlite.coordinator.core.shard_driver import ShardDriver
 from kraftlite.coordinator.transactions.rules import Entry
 from kraftlite.coordinator.transactions.shard_core import TransactionShard
 from kraftlite.coordinator.transactions.states import TransactionState
+from kraftlite.model.errors import ErrorCode
 from kraftlite.model.ids import NodeId
+from kraftlite.model.producer import Producer
 from kraftlite.replication.partition import Partition
 from kraftlite.sim.checkers.base import Checker, World
+from kraftlite.sim.checkers.coordinator_memory import remembered
+from kraftlite.sim.checkers.replica_facts import ReplicaChecker
+from kraftlite.sim.services.groups import Told
+from kraftlite.sim.services.transactions import INIT
 from kraftlite.simhost.host import SimHost
+from kraftlite.simhost.network import AnyExchange
 
 Driver = ShardDriver[TransactionShard]
 _LOOK_US: Final = 200_000
@@ -67,6 +74,28 @@ class TransactionTimeouts(Checker):
                     f"{driver.tp}: node {node.node_id} leaves the transaction of {name} open, which was to end "
                     f"{wall_ms - entry.current.start_ms - entry.current.timeout_ms} ms ago: {entry.current}"
                 )
+
+
+class TimeoutsAsked(ReplicaChecker):
+    """An instance that begins has the timeout that it has asked for, and not that of the instance before it (TX-12)."""
+
+    numbers: ClassVar[tuple[int, ...]] = (73,)
+    only_methods = (INIT,)
+
+    def on_served(self, exchange: AnyExchange, response: object) -> None:
+        if exchange.method is not INIT:
+            return
+        assert isinstance(response, Told)
+        ask = exchange.request
+        found = remembered(self, exchange, ask.transactional_id, settled=True)
+        state = None if found is None or response.error is not ErrorCode.NONE else found.state
+        if state is None or state.state is not TransactionState.EMPTY:
+            return
+        if Producer(state.producer_id, state.producer_epoch) == response.result and state.timeout_ms != ask.timeout_ms:
+            self.fail(
+                f"node {exchange.target} gives {ask.transactional_id} a timeout of {state.timeout_ms} ms, and is asked for "
+                f"{ask.timeout_ms} ms"
+            )
 
 
 def _is_overdue(entry: Entry, wall_ms: int) -> bool:

@@ -1,4 +1,4 @@
-"""A consumer group notices that topics which it subscribes to come, go and grow (KIP-848)."""
+"""A consumer group notices that topics which it subscribes to come, go and grow, and shares out all of them (KIP-848)."""
 
 from __future__ import annotations
 
@@ -57,3 +57,40 @@ class TopicsNoticed(Checker):
                 f"ago or earlier, and which is in epoch {group.epoch} still"
             )
         self._missed[name] = missed
+
+
+class TopicsShared(Checker):
+    """A target assignment shares out each partition of every topic to which a member of the group subscribes, and no other."""
+
+    only_methods = (BEAT,)
+
+    def __init__(self, world: World) -> None:
+        super().__init__(world)
+        self._seen: dict[str, tuple[GroupDriver, int]] = {}
+        """Per group the target epoch that was seen last: only one that a coordination has made since then is judged. Another
+        coordinator may have known more topics."""
+        self.judged = 0
+
+    def on_served(self, exchange: AnyExchange, response: object) -> None:
+        if exchange.method is not BEAT:
+            return
+        node, name = self.world.nodes[exchange.target], exchange.request.group_id
+        driver = coordination(node, name)
+        group = None if driver is None else driver.shard.consumers.by_id.get(name)
+        if driver is None or group is None:
+            return
+        seen, self._seen[name] = self._seen.get(name), (driver, group.target_epoch)
+        topics = driver.shard.consumers.cluster.topics
+        if seen is None or seen[0] is not driver or seen[1] == group.target_epoch or group.target_epoch != group.epoch:
+            return
+        if group.hash_of(topics) != group.metadata_hash:
+            return  # they have changed since
+        self.judged += 1
+        known = (topics.topic(it) for it in group.subscribed_topics())
+        wanted = {(it.topic_id, index) for it in known if it is not None for index in range(len(it.partitions))}
+        shared = {(topic_id, index) for of in group.target.values() for topic_id, indexes in of.items() for index in indexes}
+        if shared != wanted:
+            self.fail(
+                f"node {exchange.target} has a target assignment of group {name}, epoch {group.epoch}, in which nobody has "
+                f"{sorted(wanted - shared)[:5]} and somebody {sorted(shared - wanted)[:5]}, which the group does not want"
+            )

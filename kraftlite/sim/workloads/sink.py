@@ -22,7 +22,7 @@ from kraftlite.exactly_once import protocol_core
 from kraftlite.exactly_once.protocol_core import CommitFailed, SplitChanged, Staging
 from kraftlite.exactly_once.reading import DecisionReader, StateLost, fate_of, is_decided
 from kraftlite.exactly_once.records import DECISIONS_PARTITION, Decision, Entry, Marker, encode, marker_partition
-from kraftlite.log.batch import Record, iter_batches
+from kraftlite.log.batch import iter_batches
 from kraftlite.model.errors import ApiError, ErrorCode
 from kraftlite.model.ids import NodeId
 from kraftlite.model.method import Method
@@ -219,8 +219,8 @@ class Attempt(Instance):
         self._keys[value.decode()] = key
         return await self.write(tp, [value.decode()])
 
-    def _record(self, value: str) -> Record:
-        return Record(key=self._keys.get(value), value=value.encode())
+    def _key(self, tp: TopicPartition, value: str) -> bytes | None:
+        return self._keys.get(value)
 
     async def write(self, tp: TopicPartition, values: Sequence[str]) -> int:
         """The offset of the last one. Raises ClientError, also where nobody can tell it."""

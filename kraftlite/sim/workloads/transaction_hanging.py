@@ -102,7 +102,7 @@ class Sleeper(Instance):
         tried.sends.append(Sent(tp=PLACE, value=value))
         tried.outcome = Outcome.NOT_COMMITTED
         self.begin(tried)
-        return tried, self._build([value], self._sequences.get(PLACE, 0))
+        return tried, self._build(PLACE, [value], self._sequences.get(PLACE, 0))
 
     def _note(self, tried: Tried, code: ErrorCode, offset: int) -> None:
         if code is ErrorCode.NONE:

@@ -29,7 +29,7 @@ from kraftlite.sim.services.transactions import (
     TransactionalProduceAsk,
 )
 from kraftlite.sim.workloads.transaction_client import TransactionClient
-from kraftlite.sim.workloads.transactions_history import Given, Outcome, Sent, Tried
+from kraftlite.sim.workloads.transactions_history import COMPACTED, Given, Outcome, Sent, Tried
 
 DELIVERY_US: Final = 8_000_000
 """The time after which a client gives a batch up, and its transaction with it."""
@@ -59,6 +59,8 @@ ADDS_ALL_ONE_IN: Final = 4
 """The part of the instances that add partitions again which they have added."""
 PASSING: Final = TopicPartition("tx-passing", 0)
 """The partition of a topic that comes and goes, to which some transactions write, too."""
+KEYS: Final = 5
+"""Few, so that what is compacted has much that is superseded."""
 
 
 class Ended(Exception):
@@ -104,6 +106,7 @@ class Instance:
         adding = random.Random(f"transactions/adding/{client.cluster.seed}/{client.name}/{number}")
         self._adds_all = adding.randrange(ADDS_ALL_ONE_IN) == 0
         """It adds all partitions of its transaction with each new one, as clients do that do not remember an answer."""
+        self._keeping = random.Random(f"transactions/compacted/{client.cluster.seed}/{client.name}/{number}")
 
     @property
     def name(self) -> str:
@@ -278,7 +281,7 @@ class Instance:
             return
         value = f"{self._value()}/outside"
         self.client.history.transactions.outside[value] = None
-        batch = self._build([value], self._sequences[sent.tp], transactional=False)
+        batch = self._build(sent.tp, [value], self._sequences[sent.tp], transactional=False)
         await self._attempt(sent.tp, batch)
 
     async def _end_otherwise(self, ended: Producer, commit: bool) -> None:
@@ -298,6 +301,9 @@ class Instance:
             chosen = self.rng.sample(list(self.targets), self.rng.randint(1, len(self.targets)))
             if self.client.history.transactions.passing and self.rng.randrange(4) == 0:
                 chosen.append(PASSING)
+            compacted = self.client.history.transactions.compacted
+            if compacted and self._keeping.randrange(2):
+                chosen.append(self._keeping.choice(compacted))
             await self.add(chosen)
             for tp in chosen:
                 if self.rng.randrange(4) == 0:
@@ -334,7 +340,7 @@ class Instance:
         tried.sends += sent
         sequence = self._sequences.get(tp, 0)
         self._sequences[tp] = sequence + len(values)
-        batch = self._build(values, sequence)
+        batch = self._build(tp, values, sequence)
         end_us = self.client.now_us() + DELIVERY_US
         self._unsure = True
         while True:
@@ -358,10 +364,10 @@ class Instance:
             for index, it in enumerate(sent):
                 it.offset = offset + index
 
-    def _build(self, values: Sequence[str], sequence: int, *, transactional: bool = True) -> bytes:
+    def _build(self, tp: TopicPartition, values: Sequence[str], sequence: int, *, transactional: bool = True) -> bytes:
         return bytes(
             build_batch(
-                [self._record(value) for value in values],
+                [Record(key=self._key(tp, value), value=value.encode()) for value in values],
                 timestamp_ms=self.client.cluster.wall_ms(),
                 transactional=transactional,
                 producer_id=self.producer.producer_id,
@@ -370,8 +376,9 @@ class Instance:
             )
         )
 
-    def _record(self, value: str) -> Record:
-        return Record(key=None, value=value.encode())
+    def _key(self, tp: TopicPartition, value: str) -> bytes | None:
+        """The key of a record that is about to be written."""
+        return f"k{self._keeping.randrange(KEYS)}".encode() if tp.topic == COMPACTED else None
 
     async def _dawdle(self, tried: Tried) -> None:
         """Pause, maybe for longer than the transaction may take; or until its end and the coordinator's patience meet. In half of
@@ -401,7 +408,7 @@ class Instance:
         transaction."""
         value = self._value()
         tried.sends.append(Sent(tp=tp, value=value))
-        batch = self._build([value], self._sequences.get(tp, 0))
+        batch = self._build(tp, [value], self._sequences.get(tp, 0))
         self._unsure = True
         delay_us = self.rng.choice((0, 0, self.rng.randint(1, 3_000), self.rng.randint(1, 30_000)))
 

@@ -79,6 +79,7 @@ def settings(seed: int, brokers: int) -> Mapping[str, str]:
             "transaction.abort.timed.out.transaction.cleanup.interval.ms": str(rng.choice((100, 500, 2_000))),
             "offsets.topic.num.partitions": str(rng.choice((1, 2))),
             "offsets.topic.replication.factor": str(rng.choice((most, most, 1))),
+            "log.cleaner.backoff.ms": str(rng.choice((100, 500, 15_000))),
         }
     )
 

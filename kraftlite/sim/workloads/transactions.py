@@ -38,7 +38,7 @@ from kraftlite.sim.workloads.creation import create
 from kraftlite.sim.workloads.transaction_client import TransactionClient
 from kraftlite.sim.workloads.transaction_copying import CopyingInstance
 from kraftlite.sim.workloads.transaction_instance import PASSING, Instance
-from kraftlite.sim.workloads.transactions_history import HANGING, Reading
+from kraftlite.sim.workloads.transactions_history import COMPACTED, HANGING, Reading
 
 if TYPE_CHECKING:
     from kraftlite.sim.cluster import SimCluster
@@ -67,7 +67,7 @@ def visit(
     inputs = [TopicPartition(INPUT, index) for index in range(topics[0].partitions)]
     outputs = [TopicPartition(OUTPUT, index) for index in range(topics[1].partitions)]
     admin = TopicMaker(cluster, NUMBER, "transactions-admin", history)
-    yield admin, admin.run(topics)
+    yield admin, admin.run(topics, compacted_topics(cluster.seed, most))
     for index in range(rng.choice((1, 2, 3))):
         producer = Succession(cluster, NUMBER + 1 + index, f"x{index}", history)
         yield producer, producer.run(inputs, outputs if rng.randrange(3) == 0 else inputs)
@@ -89,6 +89,21 @@ def visit(
         yield from transaction_groups.members(cluster, history, inputs, outputs, more)
 
 
+def compacted_topics(seed: int, most: int) -> Sequence[TopicPlan]:
+    """In some seeds a topic whose segments are closed, and cleaned, while transactions are open in it."""
+    rng = random.Random(f"transactions/compacted/{seed}")
+    if rng.randrange(3):
+        return ()
+    config = {
+        "cleanup.policy": "compact",
+        "segment.bytes": rng.choice(("300", "700", "1500")),
+        "min.cleanable.dirty.ratio": "0",
+        "delete.retention.ms": rng.choice(("0", "2000")),
+        "min.insync.replicas": str(min(2, most)),
+    }
+    return (TopicPlan(name=COMPACTED, partitions=rng.choice((1, 1, 2)), replication=most, config=config),)
+
+
 def _something_hangs(seed: int) -> bool:
     return random.Random(f"transactions/hanging/{seed}").randrange(4) == 0
 
@@ -101,9 +116,13 @@ class TopicMaker(SimAdmin):
     """Creates the topics of the workload; in some seeds it moves partitions, deletes a topic that transactions write to and
     creates it again, deletes its records, or changes `transaction.version`."""
 
-    async def run(self, topics: Sequence[TopicPlan]) -> None:
+    async def run(self, topics: Sequence[TopicPlan], compacted: Sequence[TopicPlan] = ()) -> None:
         self.more = random.Random(f"transactions/passing/{self.cluster.seed}")
         await self._create(topics)
+        for plan in compacted:
+            if await self._made(plan):
+                places = [TopicPartition(plan.name, index) for index in range(plan.partitions)]
+                self.history.transactions.compacted += places
         moves, comes_and_goes, changes = (self.rng.randrange(among) == 0 for among in (3, 4, 6))
         cutting = random.Random(f"transactions/cutting/{self.cluster.seed}")
         brokers = [node.node_id for node in self.cluster.brokers]
@@ -176,13 +195,18 @@ class TopicMaker(SimAdmin):
 
     async def _create(self, topics: Sequence[TopicPlan]) -> None:
         for topic in topics:
-            while not self.stopping:
-                facts = {"topic": topic.name, "partitions": topic.partitions}
-                op = await self.do("create_topics", create(topic), facts)
-                if op.verdict is Verdict.OK or op.error == ErrorCode.TOPIC_ALREADY_EXISTS.name:
-                    self.history.transactions.topics.append(topic.name)
-                    break
-                await self.backoff()
+            if await self._made(topic):
+                self.history.transactions.topics.append(topic.name)
+
+    async def _made(self, topic: TopicPlan) -> bool:
+        """Create a topic, and return whether it is there; False: the run ends."""
+        while not self.stopping:
+            facts = {"topic": topic.name, "partitions": topic.partitions}
+            op = await self.do("create_topics", create(topic), facts)
+            if op.verdict is Verdict.OK or op.error == ErrorCode.TOPIC_ALREADY_EXISTS.name:
+                return True
+            await self.backoff()
+        return False
 
 
 class Succession(TransactionClient):
@@ -191,6 +215,9 @@ class Succession(TransactionClient):
     def __init__(self, cluster: SimCluster, number: int, name: str, history: History) -> None:
         super().__init__(cluster, number, name, history)
         self.timeout_ms = self.rng.choice((1_000, 3_000, 6_000))
+        self._timeouts = random.Random(f"transactions/timeouts/{cluster.seed}/{name}")
+        self._patience = self._timeouts.choice(((self.timeout_ms,), (1_000, 3_000, 6_000)))
+        """The timeouts that its instances ask for."""
         self._versions = self.rng.choice(((0,), (2,), (2,), (0, 2)))
         self._gap_us = self.rng.choice((2_000, 60_000, 150_000, 400_000))
 
@@ -206,6 +233,7 @@ class Succession(TransactionClient):
         number = 0
         while True:
             version = self.rng.choice(self._versions)
+            self.timeout_ms = self._timeouts.choice(self._patience)
             if kind is not None:
                 instance: Instance = kind(self, number, version, targets, self._gap_us, inputs)
             else:

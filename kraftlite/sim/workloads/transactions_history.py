@@ -13,6 +13,9 @@ from kraftlite.model.topic_partition import TopicPartition
 
 HANGING: Final = "tx-hanging"
 """The topic in which transactions hang behind a broker's mistake (R23). No coordinator has to know what is open there."""
+COMPACTED: Final = "tx-compacted"
+"""The topic that is compacted while transactions are open in it. Readers miss what was superseded, so nobody is told what they
+should get: the checker of compaction compares the logs with what was sent."""
 
 
 class Outcome(Enum):
@@ -112,6 +115,8 @@ class TransactionsHistory:
     """Transactional id → whether a fresh producer of it could commit when all was well again."""
     passing: bool = False
     """A topic that comes and goes has been there."""
+    compacted: list[TopicPartition] = field(default_factory=list)
+    """The partitions of the compacted topic, since it is there."""
     sunk: list[Sunk] = field(default_factory=list)
     halts: Counter[str] = field(default_factory=Counter)
     """Call of a driver or a task of the sink → how often one died there, or stood still."""

@@ -145,6 +145,27 @@ def test_rf_46_what_was_flushed_decides_whether_a_bad_spot_before_intact_records
         check_only_copy(marked(spoiled, 4), DIRECTORY)
 
 
+def test_rf_46_what_was_flushed_decides_whether_a_missing_segment_is_damage() -> None:
+    """The log is rolled while flushes are slow: of several segments that were not flushed yet a power cut may take the first, or
+    its name, and leave its index."""
+    one, two, three = (b"".join(batches(base, 3)) for base in (0, 3, 6))
+
+    def left(flushed: int, *, middle: bytes | None, index: bool = False) -> MemDisk:
+        files = {FIRST: one, f"{DIRECTORY}/{6:020d}.log": three}
+        files |= {f"{DIRECTORY}/{3:020d}.log": middle} if middle is not None else {}
+        files |= {f"{DIRECTORY}/{3:020d}.index": b""} if index else {}
+        disk = disk_with(files)
+        FlushMark(disk, DIRECTORY).write(flushed)
+        return disk
+
+    for middle, index in ((None, False), (None, True), (b"", False), (two[:-9], True)):
+        check_only_copy(left(3, middle=middle, index=index), DIRECTORY)
+        with pytest.raises(Fault, match=r"missing|are lost"):
+            check_only_copy(left(6, middle=middle, index=index), DIRECTORY)
+        with pytest.raises(Fault, match=r"missing|are lost"):
+            check_only_copy(left(9, middle=middle, index=index), DIRECTORY)
+
+
 def test_rf_46_a_snapshot_that_reaches_as_far_makes_up_for_the_log() -> None:
     """A crash while the log is started anew at the end of a snapshot."""
     check_only_copy(marked(None, 5, snapshot_end=5), DIRECTORY)

@@ -111,7 +111,7 @@ class Place:
     # --- __transaction_state
 
     def value(self, state: TransactionState, epoch: int, **more: Any) -> Transaction:
-        values: dict[str, Any] = {"producer_id": 1001, "timeout_ms": 1, "updated_ms": 1, "version": 2}
+        values: dict[str, Any] = {"producer_id": 1001, "timeout_ms": 1, "start_ms": 1, "updated_ms": 1, "version": 2}
         values = values | {"partitions": frozenset({A})} | more
         return Transaction(state=state, producer_epoch=epoch, **values)
 

@@ -1,16 +1,29 @@
-"""The checker of overdue transactions finds one that is left open, and waits where a coordinator may take its time."""
+"""The checkers of timeouts find a transaction that is left open, one that began when it did not, and a timeout that nobody asked
+for; and wait where a coordinator may take its time."""
 
 from __future__ import annotations
+
+from contextlib import nullcontext
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from kraftlite.coordinator.transactions.states import Transaction, TransactionState
+from kraftlite.model.errors import ErrorCode
+from kraftlite.model.producer import Producer
 from kraftlite.model.topic_partition import TopicPartition
+from kraftlite.sim.checkers import i73_transaction_timeouts
 from kraftlite.sim.checkers.base import Violation
-from kraftlite.sim.checkers.i73_transaction_timeouts import TransactionTimeouts
-from tests.unit.sim.test_checkers_transaction_memory import A, Place
+from kraftlite.sim.checkers.coordinator_memory import Remembered
+from kraftlite.sim.checkers.i65_transaction_states import TransactionStates
+from kraftlite.sim.checkers.i73_transaction_timeouts import TimeoutsAsked, TransactionTimeouts
+from kraftlite.sim.services.groups import Told
+from kraftlite.sim.services.transactions import INIT, InitAsk
+from tests.unit.sim.test_checkers_transaction_memory import BROKER, FIRST, SECOND, A, Place
 
 WALL_MS = 5_000
+S = TransactionState
 
 
 def overdue(timeout_ms: int = 1_000, state: TransactionState = TransactionState.ONGOING) -> Place:
@@ -45,3 +58,43 @@ def test_a_coordinator_that_stood_still_has_its_time_again() -> None:
     look(place, 0)
     look(place, 60_000_000, afresh=True)
     look(place, 60_000_001)
+
+
+def test_a_transaction_that_goes_on_from_the_beginning_of_the_one_before_it_is_found() -> None:
+    place = Place(TransactionStates)
+    place.state(place.value(S.EMPTY, 0, start_ms=-1))
+    place.state(place.value(S.ONGOING, 0, start_ms=5, updated_ms=5))
+    place.state(place.value(S.PREPARE_COMMIT, 1, start_ms=5, updated_ms=7))
+    place.state(place.value(S.COMPLETE_COMMIT, 1, start_ms=5, updated_ms=8))
+    with pytest.raises(Violation, match="says that the transaction began at 5, it began at 9"):
+        place.state(place.value(S.ONGOING, 1, start_ms=5, updated_ms=9))
+
+
+def test_a_transaction_whose_beginning_moves_is_found() -> None:
+    place = Place(TransactionStates)
+    place.state(place.value(S.EMPTY, 0, start_ms=-1))
+    place.state(place.value(S.ONGOING, 0, start_ms=5, updated_ms=5))
+    with pytest.raises(Violation, match="says that the transaction began at 6, it began at 5"):
+        place.state(place.value(S.ONGOING, 0, start_ms=6, updated_ms=6, partitions=frozenset({A, TopicPartition("t", 1)})))
+
+
+@pytest.mark.parametrize(
+    ("memory", "answer", "found"),
+    [
+        ((S.EMPTY, FIRST, 1_000), Told(ErrorCode.NONE, FIRST), True),
+        ((S.EMPTY, FIRST, 3_000), Told(ErrorCode.NONE, FIRST), False),
+        ((S.EMPTY, SECOND, 1_000), Told(ErrorCode.NONE, FIRST), False),  # another instance has come behind it
+        ((S.ONGOING, FIRST, 1_000), Told(ErrorCode.NONE, FIRST), False),  # of a late answer nothing can be told
+        ((S.EMPTY, FIRST, 1_000), Told(ErrorCode.CONCURRENT_TRANSACTIONS), False),
+    ],
+)
+def test_an_instance_with_another_timeout_than_it_asked_for_is_found(
+    monkeypatch: pytest.MonkeyPatch, memory: tuple[TransactionState, Producer, int], answer: Told, found: bool
+) -> None:
+    place = Place(TimeoutsAsked)
+    state, producer, timeout_ms = memory
+    value = place.value(state, producer.producer_epoch, producer_id=producer.producer_id, timeout_ms=timeout_ms)
+    monkeypatch.setattr(i73_transaction_timeouts, "remembered", lambda *args, **settings: Remembered(None, value))
+    exchange: Any = SimpleNamespace(method=INIT, target=BROKER, request=InitAsk(transactional_id="x", timeout_ms=3_000))
+    with pytest.raises(Violation, match="a timeout of 1000 ms, and is asked for 3000 ms") if found else nullcontext():
+        place.checker.on_served(exchange, answer)

@@ -79,7 +79,7 @@ class Log:
         self.checker.on_step(next(iter(self.world.nodes.values())))
 
     def written(self, state: TransactionState, epoch: int, *partitions: TopicPartition, name: str = "x", **more: Any) -> None:
-        values = {"producer_id": PRODUCER, "timeout_ms": 1, "updated_ms": 1, "version": 2} | more
+        values = {"producer_id": PRODUCER, "timeout_ms": 1, "start_ms": 1, "updated_ms": 1, "version": 2} | more
         value = Transaction(state=state, producer_epoch=epoch, partitions=frozenset(partitions), **values)
         self.offset += 1
         self.facts.replay(STATE, self.offset, name, value)
