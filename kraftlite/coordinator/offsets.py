@@ -26,15 +26,8 @@ from kraftlite.coordinator.core.walks import by_pieces
 from kraftlite.coordinator.modern.group import ConsumerGroup
 from kraftlite.coordinator.modern.groups import ConsumerGroups
 from kraftlite.coordinator.modern.journal import tombstones
-from kraftlite.coordinator.owed import OwedTombstones
 from kraftlite.coordinator.pending_offsets import PendingOffset, PendingOffsets
-from kraftlite.coordinator.records import (
-    CommittedOffset,
-    CoordinatorRecord,
-    group_tombstone,
-    offset_record,
-    offset_tombstone,
-)
+from kraftlite.coordinator.records import CommittedOffset, CoordinatorRecord, group_tombstone, offset_record, offset_tombstone
 from kraftlite.coordinator.tombstones import in_batches
 from kraftlite.model.errors import ApiError, ErrorCode
 from kraftlite.model.topic_partition import TopicPartition
@@ -54,18 +47,9 @@ class Offsets:
     changed. Source: CP-36 to CP-40.
     """
 
-    def __init__(
-        self,
-        config: GroupConfig,
-        effects: Effects,
-        groups: Groups,
-        consumers: ConsumerGroups,
-        tracer: Tracer,
-        owed: OwedTombstones,
-    ) -> None:
+    def __init__(self, config: GroupConfig, effects: Effects, groups: Groups, consumers: ConsumerGroups, tracer: Tracer) -> None:
         self._config = config
         self._effects = effects
-        self._owed = owed
         self._groups = groups
         self._consumers = consumers
         self._tracer = tracer
@@ -276,7 +260,7 @@ class Offsets:
     def _remove_group(self, group: Group, reason: str, tell: Then = nothing) -> None:
         """Dead until its tombstones are committed, gone then; alive again when they could not be written."""
         group_id, since_ms = group.group_id, group.state_since_ms
-        owed = self._owed.take(group_id)
+        owed = self._consumers.owed.take(group_id)
         group.transition(GroupState.DEAD, self._effects.wall_ms)
         group.pending.clear()
 
@@ -286,7 +270,7 @@ class Offsets:
                 self._groups.by_id.pop(group_id, None)
                 self._tracer.emit(GroupDeleted(group=group_id, reason=reason))
             else:
-                self._owed.owe(group_id, owed)
+                self._consumers.owed.owe(group_id, owed)
                 group.transition(GroupState.EMPTY, self._effects.wall_ms)
                 group.state_since_ms = since_ms
 
@@ -304,7 +288,7 @@ class Offsets:
     def _remove_consumers(self, group: ConsumerGroup, reason: str, tell: Then = nothing) -> None:
         """Remove an empty group of the new protocol, as `_remove_group` removes a classic one."""
         group_id = group.group_id
-        owed = self._owed.take(group_id)
+        owed = self._consumers.owed.take(group_id)
 
         def gone(error: ErrorCode) -> None:
             if error is _NONE:
@@ -312,7 +296,7 @@ class Offsets:
                 self._consumers.dissolve(group)
                 self._tracer.emit(GroupDeleted(group=group_id, reason=reason))
             else:
-                self._owed.owe(group_id, owed)
+                self._consumers.owed.owe(group_id, owed)
                 group.dead = False
 
         group.dead = True

@@ -1,4 +1,4 @@
-"""What the log is owed of groups that are no more."""
+"""The tombstones that the log is owed of groups that are no more."""
 
 from __future__ import annotations
 

@@ -89,7 +89,7 @@ class GroupShard:
         self.groups = Groups(config, self._effects, tracer, entropy, owed)
         self.consumers = ConsumerGroups(config, self._effects, tracer, entropy, self.groups, self._cluster, owed)
         self._classic_members = ClassicMembers(config, self._effects, entropy, self.consumers)
-        self.offsets = Offsets(config, self._effects, self.groups, self.consumers, tracer, owed)
+        self.offsets = Offsets(config, self._effects, self.groups, self.consumers, tracer)
         self._walks = Walks()
         self._topic_walks = 0
         self._behind = False

@@ -81,7 +81,7 @@ class ConsumerGroups:
         self._entropy = entropy
         self._classic = classic
         self.cluster = cluster
-        self._owed = owed
+        self.owed = owed
         self.journal = Journal(owed)
         self.steps = Steps(config, effects, cluster)
         self.by_id: Keyed[ConsumerGroup] = Keyed()
@@ -282,7 +282,7 @@ class ConsumerGroups:
 
         gone_records = tombstones(group_id, self.journal.keys_of(group, change.records))
         value = stored(classic, group, self.cluster.topics, self.cluster.session_timeout_ms(group_id), gone)
-        self._owed.append(group_id, [*gone_records, group_record(group_id, value)], written, then)
+        self.owed.append(group_id, [*gone_records, group_record(group_id, value)], written, then)
         if rebalance:
             self._classic.rebalances.prepare(classic, f"no member of the new protocol is left: {reason}")
 
@@ -299,9 +299,9 @@ class ConsumerGroups:
 
         def written(error: ErrorCode) -> None:
             if error is not ErrorCode.NONE:
-                self._owed.owe(group.group_id, gone)
+                self.owed.owe(group.group_id, gone)
 
-        self._owed.append(group.group_id, gone, written)
+        self.owed.append(group.group_id, gone, written)
 
     def dissolve(self, group: ConsumerGroup) -> None:
         """Forget an empty group."""
