@@ -58,6 +58,8 @@ class SimCluster:
         self.on_event: list[Callable[[int, SimHost, TraceEvent], None]] = []
         self.on_failure: list[Callable[[SimHost, BaseException, str], None]] = []
         self.wall_offset_ms: dict[NodeId, int] = {}
+        self.replicas_stay = False
+        """Nobody takes a replica away any more: the ISR of a partition that is always moved again is never whole."""
         self.inflict: Callable[[FaultPlan], None] = lambda plan: None
         """Carries a fault out at once, for an administrator who has his hands on the machines."""
         self.retire_broker: Callable[[NodeId], None] = lambda node_id: None

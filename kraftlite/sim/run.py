@@ -378,8 +378,7 @@ class _Run:
         self.injector.schedule(self.result.faults)
         await asyncio.sleep(self.plan.duration_ms / 1000)
         self.injector.heal()
-        self.world.faults_over = cluster.quorum.leader_stays = True
-        self.workload.moves = False
+        self.world.faults_over = cluster.quorum.leader_stays = cluster.replicas_stay = True
         await self._converge()
         await asyncio.sleep(AFTERGLOW_MS / 1000)
         stuck = await self.workload.finish(OPERATOR_LIMIT_MS)

@@ -58,8 +58,6 @@ class Workload:
         self._made = 0
         self._churn_until_us = 0
         self._churn_gap_us = 0
-        self.moves = True
-        """False: what is being moved may come to its end. A partition that is moved again then would never have a whole ISR."""
         self._plain_topics = slow_publishers.comes_with(cluster.seed, cluster.theme)
         """Topics that come and go in a hurry have no configuration."""
 
@@ -153,7 +151,7 @@ class Workload:
                     election_type=int(ElectionType.PREFERRED), partitions=None, timeout_ms=TIMEOUT_MS
                 )
                 await admin.do("elect_leaders", request_all, {})
-            elif at == 10 and self.moves:
+            elif at == 10 and not self.cluster.replicas_stay:
                 await self._reassign()
             else:
                 await admin.refresh()

@@ -26,8 +26,9 @@ class EpochsFit(ReplicaChecker):
         epochs, afresh = log.epoch_entries, known is not log or view.was_cut
         self._seen[view] = log, epochs, len(batches)
         first = 0 if afresh or epochs[: len(before)] != before else min(seen, len(batches))
+        start = log.log_start_offset
         for batch in batches[first:]:
-            if batch.next_offset > log.log_start_offset and log.epoch_at(batch.base_offset) != batch.epoch:
+            if batch.next_offset > start and log.epoch_at(max(batch.base_offset, start)) != batch.epoch:
                 self.fail(f"{view.text} has {batch}, and knows the epochs {epochs}")
         begins = epochs[-1][1] if epochs else 0
         if begins > log.leo or (begins == log.leo and epochs and afresh and view.leader is None):

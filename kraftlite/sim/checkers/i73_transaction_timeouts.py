@@ -13,7 +13,7 @@ from kraftlite.model.ids import NodeId
 from kraftlite.model.producer import Producer
 from kraftlite.replication.partition import Partition
 from kraftlite.sim.checkers.base import Checker, World
-from kraftlite.sim.checkers.coordinator_memory import remembered
+from kraftlite.sim.checkers.coordinator_memory import Remembered, remembered
 from kraftlite.sim.checkers.replica_facts import ReplicaChecker
 from kraftlite.sim.services.groups import Told
 from kraftlite.sim.services.transactions import INIT
@@ -87,7 +87,7 @@ class TimeoutsAsked(ReplicaChecker):
             return
         assert isinstance(response, Told)
         ask = exchange.request
-        found = remembered(self, exchange, ask.transactional_id, settled=True)
+        found = self._in_memory(exchange)
         state = None if found is None or response.error is not ErrorCode.NONE else found.state
         if state is None or state.state is not TransactionState.EMPTY:
             return
@@ -96,6 +96,9 @@ class TimeoutsAsked(ReplicaChecker):
                 f"node {exchange.target} gives {ask.transactional_id} a timeout of {state.timeout_ms} ms, and is asked for "
                 f"{ask.timeout_ms} ms"
             )
+
+    def _in_memory(self, exchange: AnyExchange) -> Remembered | None:
+        return remembered(self, exchange, exchange.request.transactional_id, settled=True)
 
 
 def _is_overdue(entry: Entry, wall_ms: int) -> bool:

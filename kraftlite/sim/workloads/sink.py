@@ -85,7 +85,7 @@ def visit(
 class SinkTopics(TopicMaker):
     """Creates the two topics, and lets them be. What is in the second one is judged by those who read it."""
 
-    async def run(self, topics: Sequence[TopicPlan]) -> None:
+    async def run(self, topics: Sequence[TopicPlan], compacted: Sequence[TopicPlan] = ()) -> None:
         output, state = topics
         await self._create([state])
         known = self.history.transactions.topics

@@ -65,6 +65,8 @@ class Thinner(SimAdmin):
         if len(found.replicas) < factor:
             others = [it.node_id for it in self.cluster.brokers if it.node_id not in found.replicas]
             return (*found.replicas, self.rng.choice(others))
+        if self.cluster.replicas_stay:
+            return None
         gone = self.rng.choice([it for it in found.replicas if it != found.leader])
         return tuple(it for it in found.replicas if it != gone)
 

@@ -10,6 +10,7 @@ from kraftlite.host import disk as host_disk
 from kraftlite.log import producer_snapshots, segment
 from kraftlite.log.flusher import Flusher
 from kraftlite.model.errors import Fault
+from kraftlite.raft import damage, metalog
 from kraftlite.raft.quorum_state import QuorumStateStore
 from kraftlite.raft.snapshots import SnapshotReader
 from kraftlite.runtime import whole_io
@@ -18,6 +19,7 @@ from kraftlite.sim.fault_plan import FaultPlan
 from kraftlite.sim.shape import Shape
 from kraftlite.simhost import disk as simulated_disk
 from tests.sim.mutants.catalog import Change, mutant
+from tests.sim.mutants.lenses import configured, together
 from tests.sim.mutants.patching import Patch
 
 
@@ -161,3 +163,25 @@ def failed_directory_served(patch: Patch) -> None:
 def unreadable_metadata_log_kept(patch: Patch) -> None:
     """LG-27 in the log that everybody acts on: the CRC of what is found at the start is not looked at."""
     patch.set(segment, "check_crc", lambda batch, header=None: True)
+
+
+slow_then_dark = together(
+    every_node(
+        FaultPlan(at_ms=0, kind="disk-slow", for_ms=2_500, amount=900_000),
+        FaultPlan(at_ms=2_000, kind="power", for_ms=200, amount=7),
+        every_ms=2_600,
+    ),
+    configured(metadata_log_segment_ms="250"),
+)
+
+
+@mutant(
+    "unflushed-hole-is-damage",
+    "an only controller does not start when a power cut has taken the first of several segments that were not flushed",
+    expects=("crash",),
+    shape="1+1",
+    lens=slow_then_dark,
+)
+def unflushed_hole_is_damage(patch: Patch) -> None:
+    """RF-46: what nobody was promised is not missing."""
+    patch.edit(damage, "check_only_copy", ("mark is not None and expected >= flushed", "False"), also=(metalog,))

@@ -13,7 +13,7 @@ from kraftlite.coordinator.classic.rebalance import Rebalances
 from kraftlite.coordinator.core.effects import Effects
 from kraftlite.coordinator.core.loader import PartitionLoader
 from kraftlite.coordinator.core.shard_driver import ShardDriver
-from kraftlite.coordinator.modern import reconcile
+from kraftlite.coordinator.modern import assignors, reconcile, steps
 from kraftlite.coordinator.modern.group import ConsumerGroup
 from kraftlite.coordinator.modern.groups import ConsumerGroups
 from kraftlite.coordinator.modern.journal import Journal
@@ -327,3 +327,24 @@ def unreleased_is_stable(patch: Patch) -> None:
 def leaving_changes_nothing(patch: Patch) -> None:
     """KIP-848: the partitions of who is gone are nobody's until something else changes the group."""
     patch.edit(ConsumerGroups, "drop", ("self.steps.bump_epoch(change)", "pass"))
+
+
+@mutant(
+    "range-leaves-the-rest",
+    "the partitions that cannot be divided by the number of members are nobody's, by range",
+    expects=("TopicsShared",),
+)
+def range_leaves_the_rest(patch: Patch) -> None:
+    """KIP-848: what is written there is read by nobody, and no member knows."""
+    patch.edit(assignors, "range_", ("quota + (position < extra)", "quota"))
+    patch.set(assignors, "ASSIGNORS", {**assignors.ASSIGNORS, assignors.RANGE: assignors.range_}, also=(steps,))
+
+
+@mutant(
+    "uniform-leaves-the-rest",
+    "the partitions that cannot be divided by the number of members are nobody's, when they are new",
+    expects=("TopicsShared",),
+)
+def uniform_leaves_the_rest(patch: Patch) -> None:
+    """KIP-848: what is written there is read by nobody, and no member knows."""
+    patch.edit(assignors, "_share_equally", ("quota + (1 if extra else 0)", "quota"))

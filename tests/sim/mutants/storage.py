@@ -207,3 +207,13 @@ def slow_and_lonely(rng: random.Random, shape: Shape, at_ms: int) -> list[FaultP
 def flush_outlives_truncation(patch: Patch) -> None:
     """LG-26, LG-31: what is written there next is taken for durable, and is not checked after a power cut."""
     patch.edit(Flusher, "flush", ("max(ctx.recovery_point, flush.target)", "max(ctx.recovery_point, target)"))
+
+
+@mutant(
+    "epoch-at-the-cut-stays",
+    "a truncated log goes on to know of the epoch that began where it ends now",
+    expects=("EpochsFit",),
+)
+def epoch_at_the_cut_stays(patch: Patch) -> None:
+    """RP-29: it asks its leader with an epoch of which it has nothing, and is told again and again that their logs part there."""
+    patch.edit(LeaderEpochCache, "truncate_from_end", ("bisect_left", "bisect_right"))

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from kraftlite.broker import log_cleaner
 from kraftlite.coordinator.transactions import rules
-from kraftlite.log import reads
+from kraftlite.log import cleaner, reads
 from kraftlite.log.producers import ProducerState
 from kraftlite.replication.consume import ConsumePath
 from kraftlite.sim.workloads import latest, transaction_instance
@@ -92,3 +93,35 @@ def aborted_beside_aborted_not_told(patch: Patch) -> None:
 def ended_before_is_told(patch: Patch) -> None:
     """LG-23: a consumer takes the next records of that producer, which are committed, for aborted ones and skips them."""
     patch.edit(reads, "aborted_transactions", ("segment.txn_index.ending_from(start)", "segment.txn_index"))
+
+
+@mutant(
+    "first-timeout-stays",
+    "a transactional id keeps the timeout of its first instance",
+    expects=("73",),
+)
+def first_timeout_stays(patch: Patch) -> None:
+    """TX-12: transactions of a producer that has asked for more time are aborted under its hands."""
+    patch.edit(rules, "_fresh", ("timeout_ms=timeout_ms", "timeout_ms=current.timeout_ms"))
+
+
+@mutant(
+    "begins-with-the-one-before",
+    "a transaction goes on from the beginning of the one before it",
+    expects=("65", "73"),
+)
+def begins_with_the_one_before(patch: Patch) -> None:
+    """TX-30, TX-62: its timeout is over before its time, and the coordinator aborts it."""
+    kept = "start_ms=current.start_ms if current.start_ms > 0 else now_ms,"
+    patch.edit(rules, "add", ("start_ms=now_ms,", kept))
+
+
+@mutant(
+    "cleaned-beyond-the-lso",
+    "the cleaner goes on to the HW, where transactions are open or not decided yet",
+    expects=("45", "67"),
+)
+def cleaned_beyond_the_lso(patch: Patch) -> None:
+    """LG-42: what an open transaction writes supersedes what was there, and then it is aborted: both are gone."""
+    bound = ("min(log.last_stable_offset, log.active_base_offset)", "min(log.hw, log.active_base_offset)")
+    patch.edit(cleaner, "look", bound, also=(log_cleaner,))

@@ -13,7 +13,6 @@ from kraftlite.coordinator.transactions.states import Transaction, TransactionSt
 from kraftlite.model.errors import ErrorCode
 from kraftlite.model.producer import Producer
 from kraftlite.model.topic_partition import TopicPartition
-from kraftlite.sim.checkers import i73_transaction_timeouts
 from kraftlite.sim.checkers.base import Violation
 from kraftlite.sim.checkers.coordinator_memory import Remembered
 from kraftlite.sim.checkers.i65_transaction_states import TransactionStates
@@ -89,12 +88,12 @@ def test_a_transaction_whose_beginning_moves_is_found() -> None:
     ],
 )
 def test_an_instance_with_another_timeout_than_it_asked_for_is_found(
-    monkeypatch: pytest.MonkeyPatch, memory: tuple[TransactionState, Producer, int], answer: Told, found: bool
+    memory: tuple[TransactionState, Producer, int], answer: Told, found: bool
 ) -> None:
     place = Place(TimeoutsAsked)
     state, producer, timeout_ms = memory
     value = place.value(state, producer.producer_epoch, producer_id=producer.producer_id, timeout_ms=timeout_ms)
-    monkeypatch.setattr(i73_transaction_timeouts, "remembered", lambda *args, **settings: Remembered(None, value))
+    place.checker._in_memory = lambda exchange: Remembered(place.ids, value)
     exchange: Any = SimpleNamespace(method=INIT, target=BROKER, request=InitAsk(transactional_id="x", timeout_ms=3_000))
     with pytest.raises(Violation, match="a timeout of 1000 ms, and is asked for 3000 ms") if found else nullcontext():
         place.checker.on_served(exchange, answer)
