@@ -271,6 +271,22 @@ def led_by_a_newcomer(rng: random.Random, shape: Shape, at_ms: int) -> Sequence[
     return found
 
 
+def alone_no_more(rng: random.Random, shape: Shape, at_ms: int) -> Sequence[FaultPlan]:
+    """V15: voters are removed until one is left, and another one joins it. When that has answered, the leader is cut off from all
+    other controllers: it can commit nothing any more, and has to go."""
+    everybody = _some(rng, shape)
+    found: list[FaultPlan] = []
+    for it in everybody[:-1]:
+        at_ms += rng.randint(150, 500)
+        found.append(FaultPlan(at_ms=at_ms, kind="remove-voter", target=it))
+    at_ms, away_ms = at_ms + rng.randint(500, 1_500), 2 * _alone_ms(rng, shape) + 1_000
+    return [
+        *found,
+        FaultPlan(at_ms=at_ms, kind="cut-quorum-at-probed", for_ms=away_ms, amount=rng.choice(_SOON_US)),
+        FaultPlan(at_ms=at_ms + 20, kind="add-voter", target=everybody[0]),
+    ]
+
+
 SCENES: Final[dict[str, Scene]] = {
     "added-alone": added_alone,
     "removed-alone": removed_alone,
@@ -288,6 +304,7 @@ LATER: Final[dict[str, Scene]] = {
     "broker-leaves": broker_leaves,
     "upgrade-is-undone": upgrade_is_undone,
     "led-by-a-newcomer": led_by_a_newcomer,
+    "alone-no-more": alone_no_more,
 }
 """Scenes that are played by name alone, or drawn apart: a name among the others would change what every seed draws."""
 ALL: Final[dict[str, Scene]] = SCENES | LATER

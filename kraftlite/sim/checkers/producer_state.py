@@ -103,8 +103,12 @@ def _idle_ms(node: SimHost, log: Log, last: Batch) -> int | None:
 
 
 def _begins_behind(view: ReplicaView, marker: Batch, batch: Batch) -> bool:
-    """Return whether a marker of the batch's own epoch is the first that this log has of the producer, and its log begins behind
-    others: markers of transaction.version 0 and 1 leave the epoch as it is, and the sequences go on behind what is not here."""
-    if not marker.is_control or marker.producer_epoch != batch.producer_epoch or view.bases[:1] == [0]:
+    """Return whether a marker of the batch's own epoch is the first of its producer in a log that begins behind others, or
+    the first of this epoch where others are compacted away: markers of transaction.version 0 and 1 leave the epoch as it is, and
+    the sequences go on behind what is not here."""
+    if not marker.is_control or marker.producer_epoch != batch.producer_epoch:
         return False
-    return next(it for it in view.batches if it.producer_id == batch.producer_id) is marker
+    of = (it for it in view.batches if it.producer_id == batch.producer_id)
+    if view.sparse_below:
+        return next(it for it in of if it.producer_epoch == batch.producer_epoch) is marker
+    return view.bases[:1] != [0] and next(of) is marker

@@ -20,6 +20,7 @@ from kraftlite.raft.membership import Membership
 from kraftlite.raft.voters import VoterSet
 from kraftlite.sim.workloads.membership import QuorumAdmin
 from tests.sim.mutants.catalog import mutant
+from tests.sim.mutants.lenses import configured
 from tests.sim.mutants.patching import Patch
 
 _REMOVED_COUNTS = """offsets[ctx.node_id] = min(ctx.metalog.log.recovery_point, ctx.metalog.leo)
@@ -325,3 +326,21 @@ def asking_first(patch: Patch) -> None:
 def asked_and_upgraded(patch: Patch) -> None:
     """DQ-40: there is no way back to a kraft.version of before."""
     patch.edit(Changes, "upgrade", ("if not validate_only:", "if True:"))
+
+
+def nobody_else_changes_voters(patch: Patch) -> None:
+    """The scene alone does: no controller joins by itself, and the administrator only looks."""
+    patch.edit(QuorumAdmin, "run", ("await self._draw(found)", "pass"))
+    configured(controller_quorum_auto_join_enable="false")(patch)
+
+
+@mutant(
+    "alone-no-more-and-unchecked",
+    "a leader that was the only voter does not mind when the voters that were added since do not fetch",
+    expects=("CheckQuorum", "liveness"),
+    scene="alone-no-more",
+    lens=nobody_else_changes_voters,
+)
+def alone_no_more_and_unchecked(patch: Patch) -> None:
+    """RF-18, DQ-10: it leads on in a part of the network where it can commit nothing, and its clients stay with it."""
+    patch.edit(Leadership, "_follow_voters", ("elif leader.check_quorum_deadline_ms is None:", "elif False:"))

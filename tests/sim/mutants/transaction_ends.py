@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from kraftlite.broker import log_cleaner
+from kraftlite.coordinator.pending_offsets import PendingOffsets
 from kraftlite.coordinator.transactions import rules
 from kraftlite.log import cleaner, reads
 from kraftlite.log.producers import ProducerState
@@ -125,3 +126,13 @@ def cleaned_beyond_the_lso(patch: Patch) -> None:
     """LG-42: what an open transaction writes supersedes what was there, and then it is aborted: both are gone."""
     bound = ("min(log.last_stable_offset, log.active_base_offset)", "min(log.hw, log.active_base_offset)")
     patch.edit(cleaner, "look", bound, also=(log_cleaner,))
+
+
+@mutant(
+    "unstable-for-ever",
+    "an offset of a transaction counts as on its way to the log for ever",
+    expects=("70",),
+)
+def unstable_for_ever(patch: Patch) -> None:
+    """KIP-447, TG-04: consumers that wait for stable offsets begin no more."""
+    patch.edit(PendingOffsets, "written", ("if in_transaction:", "if False:"))

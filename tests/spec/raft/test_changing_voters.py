@@ -292,6 +292,17 @@ def test_a_quorum_grows_from_one_to_three_and_shrinks_to_another_one() -> None:
     assert cluster.run(5_000, until=lambda: all(it.recorder.records[-1:] == ["z"] for it in cluster.nodes.values()))
 
 
+def test_dq_10_a_leader_that_was_alone_resigns_when_the_voter_that_it_has_added_does_not_fetch() -> None:
+    cluster = VoterCluster(initial=(1,), spares=(2,))
+    leader = cluster.leader()
+    cluster.run(2_000)
+    Call(cluster, leader, add(2))
+    assert cluster.run(3_000, until=lambda: any(isinstance(it.body, ProbeVersionsResponse) for it in cluster.sent))
+    cluster[2].crash()
+    assert cluster.run(3_000, until=lambda: leader.core.voters.ids == (1, 2)), "it has answered before"
+    assert cluster.run(10_000, until=lambda: not isinstance(leader.core.state, Leader)), "it cannot commit any more"
+
+
 # --- updating
 
 
