@@ -389,6 +389,22 @@ def test_el_13_a_smaller_isr_counts_when_the_metadata_says_so() -> None:
     assert partition.committed_isr == (1,) and c[1].log().hw == 1
 
 
+def test_el_13_metadata_that_is_newer_than_a_smaller_isr_says_it_too() -> None:
+    """The leader hears of the ISR that it was answered and of a later change at once."""
+    c = StepCluster(2)
+    c.create((1, 2))
+    c.replicate()
+    c[1].produce(["a"], acks=1)
+    c.tick(10_001)
+    request = c[1].alter_request()
+    assert request is not None
+    c[1].take_alter(c.controller.alter_partition(request))
+    assert c[1].log().hw == 0
+    c.controller._change(TOPIC_ID, 0, isr=(c[1].id,))  # as for a proposal that is taken back
+    c.publish()
+    assert c[1].partition().committed_isr == (1,) and c[1].log().hw == 1
+
+
 def test_el_13_a_larger_minimum_counts_before_the_changes_that_came_with_it() -> None:
     c = StepCluster(2)
     c.create((1, 2))
