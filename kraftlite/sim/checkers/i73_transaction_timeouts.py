@@ -51,21 +51,23 @@ class TransactionTimeouts(Checker):
         broker = None if node.node is None else node.node.broker
         if broker is None or node.now is None:
             return
-        wall_ms = node.now.clock.wall_ms()
+        wall_ms, ids = node.now.clock.wall_ms(), broker.producer_ids
+        short_of_ids = ids._next >= ids._end and ids._following is None
         for driver in broker.transactions.led.drivers():
             if driver.loaded:
                 partition = broker.replicas.partition(driver.tp)
                 afresh = since_us > _GAP_US or partition is None or not _takes_writes(partition, driver)
-                self.look(node, driver, now_us, wall_ms, afresh=afresh)
+                self.look(node, driver, now_us, wall_ms, afresh=afresh, short_of_ids=short_of_ids)
 
-    def look(self, node: SimHost, driver: Driver, now_us: int, wall_ms: int, *, afresh: bool) -> None:
-        """`afresh`: what was known of it counts no more."""
+    def look(self, node: SimHost, driver: Driver, now_us: int, wall_ms: int, *, afresh: bool, short_of_ids: bool = False) -> None:
+        """`afresh`: what was known of it counts no more. `short_of_ids`: an id whose epochs are used up has to wait for another
+        one, of which the broker has none and the controllers may give none (TX-17)."""
         shard = driver.shard
         limit_us = node.longest_us(shard._config.timeouts_interval_ms) + _SLACK_US
         for name in list(shard._open):
             entry = shard.by_id[name]
             key = (driver, name, entry.current.start_ms)
-            if afresh or not _is_overdue(entry, wall_ms):
+            if afresh or (short_of_ids and entry.current.exhausted) or not _is_overdue(entry, wall_ms):
                 self._overdue_us.pop(key, None)
                 continue
             late_us = now_us - self._overdue_us.setdefault(key, now_us)

@@ -25,11 +25,11 @@ WALL_MS = 5_000
 S = TransactionState
 
 
-def overdue(timeout_ms: int = 1_000, state: TransactionState = TransactionState.ONGOING) -> Place:
+def overdue(timeout_ms: int = 1_000, state: TransactionState = TransactionState.ONGOING, epoch: int = 0) -> Place:
     place = Place(TransactionTimeouts)
     partitions = frozenset[TopicPartition]({A})
     open_ = Transaction(
-        producer_id=1, producer_epoch=0, timeout_ms=timeout_ms, state=state, partitions=partitions, start_ms=1, updated_ms=1
+        producer_id=1, producer_epoch=epoch, timeout_ms=timeout_ms, state=state, partitions=partitions, start_ms=1, updated_ms=1
     )
     place.remembers(open_)
     return place
@@ -97,3 +97,14 @@ def test_an_instance_with_another_timeout_than_it_asked_for_is_found(
     exchange: Any = SimpleNamespace(method=INIT, target=BROKER, request=InitAsk(transactional_id="x", timeout_ms=3_000))
     with pytest.raises(Violation, match="a timeout of 1000 ms, and is asked for 3000 ms") if found else nullcontext():
         place.checker.on_served(exchange, answer)
+
+
+def test_an_id_whose_epochs_are_used_up_waits_for_another_id() -> None:
+    place = overdue()
+    place.checker.look(place.node, place.ids, 0, WALL_MS, afresh=False, short_of_ids=True)
+    with pytest.raises(Violation, match="leaves the transaction of x open"):
+        place.checker.look(place.node, place.ids, 60_000_000, WALL_MS, afresh=False, short_of_ids=True)
+    place = overdue(epoch=32_766)
+    place.checker.look(place.node, place.ids, 0, WALL_MS, afresh=False, short_of_ids=True)
+    place.checker.look(place.node, place.ids, 60_000_000, WALL_MS, afresh=False, short_of_ids=True)
+    place.checker.look(place.node, place.ids, 60_000_001, WALL_MS, afresh=False)
