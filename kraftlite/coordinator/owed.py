@@ -12,7 +12,8 @@ from kraftlite.model.errors import ErrorCode
 class OwedTombstones:
     """Tombstones that the log did not take, of an empty group to which another one of the same name and of the other protocol has
     succeeded. They go before the next records of the name, in the same batch: else who reads the log would find a group that is
-    no more, when the one that succeeded to it is deleted. Departs: in Kafka the other group does not begin before they are there.
+    no more, when the one that succeeded to it is deleted. Of a record that the group of that name has written since there is no
+    tombstone (`Journal.write`). Departs: in Kafka the other group does not begin before they are there.
     """
 
     def __init__(self, effects: Effects) -> None:

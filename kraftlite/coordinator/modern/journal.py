@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from kraftlite.coordinator.core.effects import Then
 from kraftlite.coordinator.modern.group import ConsumerGroup
-from kraftlite.coordinator.modern.records import ConsumerKey, ConsumerValue, EpochKey, record_of
+from kraftlite.coordinator.modern.records import ConsumerKey, ConsumerValue, EpochKey, decode_key, record_of
 from kraftlite.coordinator.owed import OwedTombstones
 from kraftlite.coordinator.records import CoordinatorRecord, group_tombstone
 from kraftlite.model.errors import ErrorCode
@@ -24,6 +24,13 @@ def _record(group_id: str, key: ConsumerKey | None, value: ConsumerValue | None)
 def tombstones(group_id: str, keys: Iterable[ConsumerKey | None]) -> list[CoordinatorRecord]:
     """The records that delete those with these keys (`Journal.keys_of`)."""
     return [_record(group_id, key, None) for key in keys]
+
+
+def _takes_nothing(tombstone: CoordinatorRecord, group: ConsumerGroup) -> bool:
+    """Return whether a tombstone of the group's predecessor takes nothing of this group: a record of this key takes its place
+    otherwise, and may be in the log by now."""
+    key = decode_key(tombstone.key)
+    return key is None or group.value_of(key) is None
 
 
 class Change:
@@ -84,19 +91,21 @@ class Journal:
                 last.tell.append(tell)
             return
         write = self._last[group_id] = _Write([tell])
+        owed = [it for it in self._owed.take(group_id) if _takes_nothing(it, group)]
 
         def written(error: ErrorCode) -> None:
             if self._last.get(group_id) is write:
                 del self._last[group_id]
             if error is not ErrorCode.NONE:
                 self.failed(group_id, records)
+                self._owed.owe(group_id, owed)
 
         def told(error: ErrorCode) -> None:
             waiting, write.tell, write.late = write.tell, [], error
             for one in waiting:
                 one(error)
 
-        self._owed.append(group_id, list(records.values()), written, told)
+        self._owed.append(group_id, [*owed, *records.values()], written, told)
 
     def failed(self, group_id: str, keys: Iterable[ConsumerKey | None]) -> None:
         """The records with these keys are to be written again."""

@@ -34,10 +34,13 @@ class EpochsGrow(GroupChecker):
         self._stored: dict[AnyExchange, int] = {}
         """Joins under way: the generation or epoch that was stored when they arrived."""
         self._emptied: dict[str, int] = {}
-        """Groups that have lost their last member since they were last stored, and the leader epoch of their coordinator."""
+        """Groups that have lost their last member since they were last stored, or have begun in the place of an empty one, and
+        the leader epoch of their coordinator."""
 
     def on_event(self, now_us: int, node: SimHost, event: TraceEvent) -> None:
-        if isinstance(event, GroupStateChanged) and event.state == GroupState.EMPTY.value:
+        assert isinstance(event, GroupStateChanged)
+        begins = event.state == GroupState.PREPARING_REBALANCE.value and event.generation == 0  # a classic one where nobody was
+        if event.state == GroupState.EMPTY.value or begins:
             driver = self.groups.driver(node, event.group)
             if driver is not None and self.groups.is_current(driver, node):
                 self._emptied[event.group] = driver.leader_epoch
@@ -51,12 +54,19 @@ class EpochsGrow(GroupChecker):
                 ended[change.key.group_id] = change.old.generation
             elif isinstance(change.key, EpochKey) and change.new is None and change.key.group_id in left:
                 ended[change.key.group_id] = change.old
+        joined = {it.key.group_id for it in changes if isinstance(it.key, MemberKey) and it.new is not None}
+        anew: dict[str, None] = {}
+        """Groups that begin where nobody is, though the log does not say so."""
         for change in changes:
             if isinstance(change.key, GroupKey | EpochKey) and change.new is not None and change.key.group_id in self._emptied:
                 del self._emptied[change.key.group_id]
                 ended.pop(change.key.group_id, None)
+                if change.key.group_id in joined:
+                    anew[change.key.group_id] = None
         for change in changes:
             key = change.key
+            if isinstance(key, EpochKey | TargetEpochKey) and key.group_id in anew:
+                continue
             if isinstance(key, EpochKey) and change.new is not None:
                 self._grown(log, change, "group epoch", ended.get(key.group_id) if change.old is None else change.old)
             elif isinstance(key, GroupKey) and change.new is not None:

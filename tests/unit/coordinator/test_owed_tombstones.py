@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from kraftlite.coordinator.core.shards import Written
 from kraftlite.coordinator.modern.records import decode_key
 from kraftlite.model.errors import ErrorCode
-from tests.harness.consumer_world import ConsumerWorld, classic_protocols
+from tests.harness.consumer_world import Client, ConsumerWorld, classic_protocols
 
 
 def emptied() -> ConsumerWorld:
@@ -76,3 +77,28 @@ def test_a_member_of_the_new_protocol_that_comes_next_finds_a_group_of_its_own()
     w.beat(b)
     assert any("MemberKey" in it for it in before) and any(it.startswith("EpochKey") for it in before)
     assert list(w.consumers().members) == ["b"]
+
+
+def test_a_refusal_that_is_told_late_takes_nothing_of_the_group_that_is_there_by_then() -> None:
+    w = ConsumerWorld()
+    w.quit(w.enter("a"))
+    w.hold = True
+    (classic,) = joined(w)
+    w.leave(classic)
+    request = w.ask_beat("b", 0, owned={}, rebalance_ms=60_000, topics=("t",))
+    first = w.held.pop(0)
+    assert all(value is None for _, value in first.records)
+    w.step(Written(token=first.token, error=ErrorCode.NOT_ENOUGH_REPLICAS))
+    w.hold = False
+    w.commit_held()
+    b = Client("b")
+    b.take(w.result(request))
+    w.clients["b"] = b
+    w.change_topics(t=6)
+    w.beat(b)
+    epoch = w.consumers().epoch
+    w.fail_over()
+    assert (w.consumers().epoch, list(w.consumers().members)) == (epoch, ["b"])
+    w.quit(b)
+    w.delete_group()
+    assert left_of_the_new_protocol(w) == []
