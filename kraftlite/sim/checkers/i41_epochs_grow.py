@@ -38,7 +38,8 @@ class EpochsGrow(GroupChecker):
         the leader epoch of their coordinator."""
 
     def on_event(self, now_us: int, node: SimHost, event: TraceEvent) -> None:
-        assert isinstance(event, GroupStateChanged)
+        if not isinstance(event, GroupStateChanged):
+            return
         begins = event.state == GroupState.PREPARING_REBALANCE.value and event.generation == 0  # a classic one where nobody was
         if event.state == GroupState.EMPTY.value or begins:
             driver = self.groups.driver(node, event.group)
