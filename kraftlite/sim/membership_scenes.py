@@ -71,6 +71,15 @@ def _alone_ms(rng: random.Random, shape: Shape) -> int:
     return period_ms(shape, "controller.quorum.fetch.timeout.ms", 2_000) + rng.randint(-200, 1_500)
 
 
+def _all_but_the_last(controllers: Sequence[str], rng: random.Random, at_ms: int) -> list[FaultPlan]:
+    """These controllers are removed from the voters, one after the other, but for the last."""
+    found: list[FaultPlan] = []
+    for it in controllers[:-1]:
+        at_ms += rng.randint(150, 500)
+        found.append(FaultPlan(at_ms=at_ms, kind="remove-voter", target=it))
+    return found
+
+
 def added_alone(rng: random.Random, shape: Shape, at_ms: int) -> Sequence[FaultPlan]:
     """V1: a leader that only the new voter reaches appends its addition, and is gone before anybody else has it."""
     new, *others = _some(rng, shape)
@@ -202,10 +211,8 @@ def new_disk_votes(rng: random.Random, shape: Shape, at_ms: int) -> Sequence[Fau
 def few_are_left(rng: random.Random, shape: Shape, at_ms: int) -> Sequence[FaultPlan]:
     """V10: voters are removed until one or two are left, who lose power; others come back."""
     everybody = _some(rng, shape)
-    found: list[FaultPlan] = []
-    for it in everybody[:-1]:
-        at_ms += rng.randint(150, 500)
-        found.append(FaultPlan(at_ms=at_ms, kind="remove-voter", target=it))
+    found = _all_but_the_last(everybody, rng, at_ms)
+    at_ms = found[-1].at_ms if found else at_ms
     quiet_ms = rng.choice((200, 4_000))
     found.append(FaultPlan(at_ms=at_ms + quiet_ms, kind="power", target=rng.choice(everybody), for_ms=rng.randint(50, 1_000)))
     found.append(FaultPlan(at_ms=at_ms + quiet_ms + rng.randint(0, 1_500), kind="add-voter", target=everybody[0]))
@@ -275,10 +282,8 @@ def alone_no_more(rng: random.Random, shape: Shape, at_ms: int) -> Sequence[Faul
     """V15: voters are removed until one is left, and another one joins it. When that has answered, the leader is cut off from all
     other controllers: it can commit nothing any more, and has to go."""
     everybody = _some(rng, shape)
-    found: list[FaultPlan] = []
-    for it in everybody[:-1]:
-        at_ms += rng.randint(150, 500)
-        found.append(FaultPlan(at_ms=at_ms, kind="remove-voter", target=it))
+    found = _all_but_the_last(everybody, rng, at_ms)
+    at_ms = found[-1].at_ms if found else at_ms
     at_ms, away_ms = at_ms + rng.randint(500, 1_500), 2 * _alone_ms(rng, shape) + 1_000
     return [
         *found,

@@ -371,8 +371,8 @@ def test_rp_26_recovered_goes_out_with_the_first_expansion() -> None:
     assert not c[2].partition().leader.isr.recovering
 
 
-def test_el_13_a_smaller_isr_counts_when_the_metadata_says_so() -> None:
-    """What the controller answers may come after a larger min.insync.replicas that the leader has not heard of."""
+def answered_smaller_isr() -> StepCluster:
+    """The controller has answered the leader that it alone is in the ISR, which its metadata does not say yet."""
     c = StepCluster(2)
     c.create((1, 2))
     c.replicate()
@@ -381,6 +381,12 @@ def test_el_13_a_smaller_isr_counts_when_the_metadata_says_so() -> None:
     request = c[1].alter_request()
     assert request is not None
     c[1].take_alter(c.controller.alter_partition(request))
+    return c
+
+
+def test_el_13_a_smaller_isr_counts_when_the_metadata_says_so() -> None:
+    """What the controller answers may come after a larger min.insync.replicas that the leader has not heard of."""
+    c = answered_smaller_isr()
     partition = c[1].partition()
     assert partition.committed_isr == (1,) and c[1].log().hw == 0
     c.tick(1)
@@ -391,14 +397,7 @@ def test_el_13_a_smaller_isr_counts_when_the_metadata_says_so() -> None:
 
 def test_el_13_metadata_that_is_newer_than_a_smaller_isr_says_it_too() -> None:
     """The leader hears of the ISR that it was answered and of a later change at once."""
-    c = StepCluster(2)
-    c.create((1, 2))
-    c.replicate()
-    c[1].produce(["a"], acks=1)
-    c.tick(10_001)
-    request = c[1].alter_request()
-    assert request is not None
-    c[1].take_alter(c.controller.alter_partition(request))
+    c = answered_smaller_isr()
     assert c[1].log().hw == 0
     c.controller._change(TOPIC_ID, 0, isr=(c[1].id,))  # as for a proposal that is taken back
     c.publish()
@@ -426,14 +425,7 @@ def test_el_13_a_larger_minimum_counts_before_the_changes_that_came_with_it() ->
 
 def test_el_13_a_later_answer_does_not_hide_that_the_metadata_has_come() -> None:
     """The ISR shrinks and grows again before the leader hears of either: it hears of both at once."""
-    c = StepCluster(2)
-    c.create((1, 2))
-    c.replicate()
-    c[1].produce(["a"], acks=1)
-    c.tick(10_001)
-    request = c[1].alter_request()
-    assert request is not None
-    c[1].take_alter(c.controller.alter_partition(request))
+    c = answered_smaller_isr()
     c.fetch(2)
     c.fetch(2)
     request = c[1].alter_request()
